@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from ks_actors.query._wire import Welcome as Welcome
     from ks_actors.query._wire import decode_reply as decode_reply
     from ks_actors.query._wire import encode as encode
+    from ks_actors.query.remote import Client, Endpoint, InstanceEndpoint, KeyOwner
 else:
     __getattr__ = taken_from(
         __name__,
@@ -64,6 +65,7 @@ else:
             "_execute",
             "_wire",
             "_serve",
+            "remote",
         ),
         others=(
             "LENGTH",
@@ -90,7 +92,11 @@ else:
     )
 
 __all__ = [
+    "Client",
+    "Endpoint",
     "FailureReason",
+    "InstanceEndpoint",
+    "KeyOwner",
     "KeyQuery",
     "LagInfo",
     "MultiVersionedKeyQuery",

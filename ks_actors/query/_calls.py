@@ -42,7 +42,7 @@ class Call:
         name: str,
         key: Any,
         times: tuple[Any, ...],
-        committed: bool,  # noqa: FBT001 - of every call
+        committed: bool,
         *,
         reverse: bool | None = None,
     ) -> None:
@@ -75,7 +75,7 @@ class Bounded(Call):
         name: str,
         bounds: Callable[[Any], tuple[bytes, bytes]],
         times: tuple[Any, ...],
-        committed: bool,  # noqa: FBT001 - of every call
+        committed: bool,
         *,
         reverse: bool = False,
     ) -> None:

@@ -236,12 +236,12 @@ class LocalStores:
         return max(
             (
                 topics.partitions(topic) or 0
-                for topic in self._topics.get(self._subtopology(store), ())
+                for topic in self._topics.get(self.subtopology(store), ())
             ),
             default=0,
         )
 
-    def _subtopology(self, store: str) -> int:
+    def subtopology(self, store: str) -> int:
         """Return the subtopology of a store; if none, a negative number that no task has."""
         if self._subtopologies is None:
             self._subtopologies = {
@@ -276,12 +276,12 @@ class LocalStores:
                 store=store,
                 partition=partition,
             )
-        registered = self.registered(TaskId(self._subtopology(store), partition))
+        registered = self.registered(TaskId(self.subtopology(store), partition))
         return None if registered is None else self._part(store, registered)
 
     def parts(self, store: str) -> list[Part]:
         """Return all partitions of a store that are here."""
-        subtopology = self._subtopology(store)
+        subtopology = self.subtopology(store)
         return [
             self._part(store, registered)
             for registered in self.registry

@@ -20,7 +20,7 @@ from ks_actors.state import (
 from ks_actors.topology import HEADED, StoreKind
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import Callable
     from datetime import datetime
 
     from ks_actors.query._reach import How, Reach

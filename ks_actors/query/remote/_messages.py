@@ -33,9 +33,6 @@ MOST_MESSAGE_BYTES: Final = 1 << 30
 """The size limit of one message of an answer: a store's largest value, with room to spare."""
 _LENGTH: Final = struct.Struct(">I")
 
-Place: TypeAlias = bytes | tuple[int, bytes, int]
-"""The place of a row in the order of its store."""
-
 
 class Ask(msgspec.Struct, frozen=True, tag=True):
     """Ask partitions of a store, by the name of a reader's method with its arguments.
@@ -64,7 +61,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     version.
     """
 
-    place: Place
+    place: bytes
     key: bytes | None
     entry: bytes
     when: int | tuple[int, int] | None = None

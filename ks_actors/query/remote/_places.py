@@ -2,60 +2,58 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple, Self, final
 
 import msgspec
 
 from ks_actors._errors import FailureReason, QueryFailed
+from ks_actors.config import is_loopback, split_server
 from ks_actors.records import TaskId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_MOST_PORT = 65_535
-
 
 class Endpoint(NamedTuple):
-    """The address at which an instance answers queries: its setting `application_server`."""
+    """The address at which an instance answers queries; `tls` if it speaks https."""
 
     host: str
     port: int
+    tls: bool = False
 
     @classmethod
     def of(cls, address: str) -> Self:
-        """Return the endpoint of `host:port`, as `[host]:port` for IPv6. Raises ValueError."""
-        host, colon, port = address.strip().rpartition(":")
-        bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-        wrong = not colon or not bare or (":" in bare) != (bare != host)
-        if wrong or not (port.isascii() and port.isdecimal()) or int(port) > _MOST_PORT:
-            raise ValueError(f"{address!r} is not host:port, such as 10.0.0.5:7070")
-        return cls(bare, int(port))
+        """Return the endpoint of `host:port`, or of an `http://` or `https://` URL.
+
+        An IPv6 address has brackets. Raises ValueError.
+        """
+        scheme, mark, rest = address.strip().rpartition("://")
+        found = split_server(rest.removesuffix("/"))
+        if found is None or (scheme if mark else "http") not in ("http", "https"):
+            # Do not show it: people put logins into URLs.
+            raise ValueError("an address is not host:port, such as https://10.0.0.5:7070")
+        return cls(*found, scheme == "https")
 
     @property
     def is_loopback(self) -> bool:
         """Whether only processes on this machine can reach the endpoint."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
 
 
 @final
 class InstanceEndpoint(msgspec.Struct, frozen=True):
     """An instance of the app, with its endpoint and tasks.
 
-    `endpoint` is None for an instance without `application_server`. `process_id` is the instance's
-    own id, which it keeps over restarts.
+    `endpoint` is None for an instance without `application_server`. `member_id` is that of the
+    group's member. A task that is to move counts for its owner until the owner has given it up.
     """
 
     endpoint: Endpoint | None
-    process_id: str
+    member_id: str
     active: frozenset[TaskId] = frozenset()
     standbys: frozenset[TaskId] = frozenset()
 
@@ -101,12 +99,12 @@ class AppMap(msgspec.Struct, frozen=True):
 def owner_of(
     instances: Iterable[InstanceEndpoint], facts: StoreFacts, partition: int, *, here: str | None
 ) -> KeyOwner:
-    """Return the instances with a partition of a store; `here` is the caller's own process id."""
+    """Return the instances with a partition of a store; `here` is the caller's own member id."""
     task = TaskId(facts.subtopology if facts.subtopology is not None else -1, partition)
     active, standbys, local = None, [], False
     for one in instances:
         if task in one.active:
-            active, local = one.endpoint, one.process_id == here
+            active, local = one.endpoint, one.member_id == here
         elif task in one.standbys and one.endpoint is not None:
             standbys.append(one.endpoint)
     return KeyOwner(partition, active, tuple(standbys), local)

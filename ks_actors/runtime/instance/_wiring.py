@@ -7,7 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from actors import Spec
-from ks_actors.assignment import TaskAssignor
+from ks_actors.assignment import MemberTraits, TaskAssignor
 from ks_actors.config import ClientIds, ProcessingGuarantee
 from ks_actors.lifecycle import Closing, component_log, name_client, shielded, try_step
 from ks_actors.log import (
@@ -99,7 +99,9 @@ class Wiring:
         priority: Callable[[TaskId], int] | None,
         workers: Workers,
         closing: Closing | None = None,
+        endpoint: Callable[[], str] = str,
     ) -> None:
+        self._endpoint = endpoint
         self._parts = parts
         self._topics = topics = parts.topics
         self.registry: StoreRegistry = registry
@@ -406,7 +408,8 @@ class Wiring:
         specs = self._parts.stores.by_subtopology
         stateful = [number for number, each in specs.items() if any(spec.logging for spec in each)]
         fitting = AssignmentCheck.of(topics, stateful)
-        group = GroupView(process_id, config.max_poll_interval_ms, fitting)
+        traits = MemberTraits(endpoint=self._endpoint())
+        group = GroupView(process_id, config.max_poll_interval_ms, fitting, traits)
         assignor = TaskAssignor.of(
             fitting.topology,
             replicas=config.num_standby_replicas,

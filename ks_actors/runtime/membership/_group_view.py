@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from ks_actors._errors import FencedInstanceId, IllegalGeneration
 from ks_actors.assignment import (
+    HostedTasks,
     MemberTraits,
+    decode_list,
     decode_processes,
     decode_standbys,
     decode_tasks,
@@ -44,6 +46,8 @@ class GroupView:
         self.asks_again: bool = False
         # The tasks last reported to the group as being here: it assigns none of them elsewhere.
         self.claimed: frozenset[TaskId] = frozenset()
+        # All members with their tasks, as of the last assignment; empty if none has an endpoint.
+        self.hosts: tuple[HostedTasks, ...] = ()
 
     def tasks(self, assignment: MemberAssignment) -> dict[TaskId, tuple[TopicPartition, ...]]:
         """Return the tasks of an assignment with their partitions.
@@ -51,6 +55,7 @@ class GroupView:
         Raises the error that kept the leader from assigning, or TopologyError.
         """
         tasks = decode_tasks(assignment)
+        self.hosts = decode_list(assignment).hosts
         if self._assignment_check is not None:
             tasks, self.asks_again = self._assignment_check.fit(tasks)
         return tasks

@@ -2,7 +2,7 @@
 
 from ks_actors.state.task_stores._commit_times import CommitTimes
 from ks_actors.state.task_stores._commit_token import Token
-from ks_actors.state.task_stores._kinds import TIMESTAMPED, AnyReader, reader_of
+from ks_actors.state.task_stores._kinds import TIMESTAMPED, AnyReader, codec_of, reader_of
 from ks_actors.state.task_stores._positions import At, merged
 from ks_actors.state.task_stores._task_stores import TaskStores
 
@@ -13,6 +13,7 @@ __all__ = [
     "CommitTimes",
     "TaskStores",
     "Token",
+    "codec_of",
     "merged",
     "reader_of",
 ]
