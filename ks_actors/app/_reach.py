@@ -173,8 +173,9 @@ class AppReach:
         """Return the reach over all instances for one store. Raises NotRunning."""
         wire, config = self._wire(store), self._config
         if self._caller is None:
-            context = remote.client_context(config.query_ssl_ca_location)
             self._caller = remote.Caller(
-                config.query_token, context, insecure=config.query_insecure
+                config.query_token,
+                authorities=config.query_ssl_ca_location,
+                insecure=config.query_insecure,
             )
         return remote.Everywhere(self, self._caller, self.facts(store), wire, self._here())

@@ -293,6 +293,7 @@ class AppHarness(metaclass=Hinted):
             for child in context.children:
                 context.kill(child)
             await self.kit.kill(app._ref)
+        await app._reach.__aexit__()
         await app._services.aclose()
         await app._app_topics.close(at_once=True)
         await connection.reap()

@@ -10,7 +10,6 @@ from ks_actors.query.remote._places import owner_of as owner_of
 from ks_actors.query.remote._rows import Wire as Wire
 from ks_actors.query.remote._server import Here as Here
 from ks_actors.query.remote._server import QueryServer as QueryServer
-from ks_actors.query.remote._tls import client_context as client_context
 from ks_actors.query.remote._tls import server_context as server_context
 
 __all__ = ["Client", "Endpoint", "InstanceEndpoint", "KeyOwner"]

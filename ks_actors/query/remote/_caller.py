@@ -22,9 +22,11 @@ from ks_actors.query.remote._messages import (
     decode_map,
     encode,
 )
+from ks_actors.query.remote._tls import client_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
+    from pathlib import Path
 
     from ks_actors.query.remote._messages import AppMap, Ask, End
     from ks_actors.query.remote._places import Endpoint
@@ -94,10 +96,16 @@ class Caller:
     """
 
     def __init__(
-        self, token: str | None, context: ssl.SSLContext | None, *, insecure: bool
+        self,
+        token: str | None,
+        context: ssl.SSLContext | None = None,
+        *,
+        authorities: Path | None = None,
+        insecure: bool = False,
     ) -> None:
         self._token = token
         self._context = context
+        self._authorities = authorities
         self._insecure = insecure
         self._idle: dict[Endpoint, list[_Connection]] = {}
         self._turns: dict[Endpoint, asyncio.Semaphore] = {}
@@ -215,7 +223,10 @@ class Caller:
     async def _connect(self, endpoint: Endpoint) -> _Connection:
         context = None
         if endpoint.tls:
-            context = self._context = self._context or ssl.create_default_context()
+            if self._context is None:
+                # Certificates of the system take a third of a second to read.
+                self._context = await asyncio.to_thread(client_context, self._authorities)
+            context = self._context
         async with asyncio.timeout(_CONNECT_SECONDS):
             reader, writer = await asyncio.open_connection(
                 endpoint.host, endpoint.port, ssl=context, limit=_READ
@@ -239,10 +250,6 @@ class Caller:
         connection.http.start_next_cycle()
         connection.used_at = asyncio.get_running_loop().time()
         idle.append(connection)
-
-    def trust(self, context: ssl.SSLContext) -> None:
-        """Check certificates by this context."""
-        self._context = context
 
     def close(self) -> None:
         """Close all idle connections; those in use end with their requests."""

@@ -23,7 +23,6 @@ from ks_actors.query.remote._caller import Caller, Unreachable
 from ks_actors.query.remote._everywhere import Everywhere
 from ks_actors.query.remote._places import Endpoint, not_present, owner_of
 from ks_actors.query.remote._rows import Wire
-from ks_actors.query.remote._tls import client_context
 from ks_actors.records import partition as partition_of
 from ks_actors.serdes import serde_of
 from ks_actors.topology import StoreKind, StoreSpec
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     import ssl as tls
     from collections.abc import Iterable
     from datetime import timedelta
+    from pathlib import Path
 
     from ks_actors.config import StreamsConfig
     from ks_actors.log import Log
@@ -91,8 +91,14 @@ class Client:
         timeout_ms: int | timedelta,
         *,
         insecure: bool,
+        authorities: Path | None = None,
     ) -> None:
-        self._caller = Caller(None if token is None else token.strip(), ssl, insecure=insecure)
+        self._caller = Caller(
+            None if token is None else token.strip(),
+            ssl,
+            authorities=authorities,
+            insecure=insecure,
+        )
         self._timeout_ms = check_timeout(timeout_ms)
         self._log: Log | None = None
         self._stack = AsyncExitStack()
@@ -111,7 +117,13 @@ class Client:
         made = cls.__new__(cls)
         made._seeds = ()
         made._group = config
-        made._start(config.query_token, None, timeout_ms, insecure=config.query_insecure)
+        made._start(
+            config.query_token,
+            None,
+            timeout_ms,
+            insecure=config.query_insecure,
+            authorities=config.query_ssl_ca_location,
+        )
         return made
 
     def __repr__(self) -> str:
@@ -122,9 +134,6 @@ class Client:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             if self._group is not None:
-                self._caller.trust(
-                    await asyncio.to_thread(client_context, self._group.query_ssl_ca_location)
-                )
                 self._log = await stack.enter_async_context(opened(self._group))
             stack.callback(self._caller.close)
             await self._find_instances()
