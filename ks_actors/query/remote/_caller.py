@@ -154,7 +154,10 @@ class Caller:
                 found += data
                 if len(found) > _MAP_BYTES:
                     raise Unreachable(f"{endpoint} sent a map of more than {_MAP_BYTES:,} bytes")
-        return decode_map(found)
+        try:
+            return decode_map(found)
+        except msgspec.MsgspecError as error:
+            raise Unreachable(f"{endpoint} is no app of this version: {error}") from error
 
     @asynccontextmanager
     async def _exchange(

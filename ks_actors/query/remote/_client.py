@@ -82,6 +82,7 @@ class Client:
         if not self._seeds:
             raise ConfigError("addresses has no address: give that of an instance")
         self._group: StreamsConfig | None = None
+        self._given_log: Log | None = None
         self._start(token, ssl, timeout_ms, insecure=insecure)
 
     def _start(
@@ -108,15 +109,24 @@ class Client:
         self._looking: asyncio.Future[None] | None = None
 
     @classmethod
-    def of_group(cls, config: StreamsConfig, *, timeout_ms: int | timedelta = 10_000) -> Self:
+    def of_group(
+        cls,
+        config: StreamsConfig,
+        *,
+        log: Log | None = None,
+        timeout_ms: int | timedelta = 10_000,
+    ) -> Self:
         """Return a client that finds the instances in the app's group, on its Kafka.
 
         `config` has the application id, the address and login of Kafka, and `query_token` and
         `query_ssl_ca_location` where the app has them. The client is no member of the group.
+        `log` is an open log to use in place of the config's. Raises as the constructor and LogError
+        when Kafka does not answer.
         """
         made = cls.__new__(cls)
         made._seeds = ()
         made._group = config
+        made._given_log = log
         made._start(
             config.query_token,
             None,
@@ -134,7 +144,7 @@ class Client:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             if self._group is not None:
-                self._log = await stack.enter_async_context(opened(self._group))
+                self._log = await stack.enter_async_context(opened(self._group, self._given_log))
             stack.callback(self._caller.close)
             await self._find_instances()
             self._stack = stack.pop_all()

@@ -20,6 +20,7 @@ from ks_actors._errors import (
 from ks_actors.lifecycle import component_log
 from ks_actors.query._reach import count
 from ks_actors.query._scan import Scan, slices
+from ks_actors.query._store import KEY_VALUE
 from ks_actors.query.remote._messages import (
     CONTENT,
     MAP_PATH,
@@ -245,7 +246,7 @@ class QueryServer:
         try:
             wire = self._here.wire(ask.store)
             if ask.name == COUNT:
-                await talk.answer(framed(Found([], await self._count(ask))))
+                await talk.answer(framed(Found([], await self._count(ask, wire))))
                 return
             call = wire.call(ask)
             parts = self._here.parts(ask.store, ask.partitions, stale=ask.stale)
@@ -260,7 +261,9 @@ class QueryServer:
             reply = framed(Refused.of(_failed(ask.store, error)))
         await talk.answer(reply)
 
-    async def _count(self, ask: Ask) -> int:
+    async def _count(self, ask: Ask, wire: Wire) -> int:
+        if wire.kind not in KEY_VALUE:
+            raise ConfigError(f"store {ask.store} does not tell its number of keys")
         parts = self._here.parts(ask.store, ask.partitions, stale=ask.stale)
         return sum([await self._here.look_up(part, count, stale=ask.stale) for part in parts])
 

@@ -83,7 +83,7 @@ class Checker:
 
 async def storm(first: AppHarness, seed: int, rounds: int) -> Checker:
     """Ask for counters from three instances, which are killed and frozen in turn."""
-    checker, random = Checker(), Random(seed)  # noqa: S311 - to be repeatable is the point
+    checker, random = Checker(), Random(seed)
     sent = dict.fromkeys(KEYS, 0)
     async with AsyncExitStack() as stack:
         harnesses = [first, *[await stack.enter_async_context(first.another()) for _ in range(2)]]
@@ -97,7 +97,7 @@ async def storm(first: AppHarness, seed: int, rounds: int) -> Checker:
                 await asyncio.sleep(random.random() * 0.3)
 
         async def read(number: int) -> None:
-            asked = Random(seed * 100 + number)  # noqa: S311 - likewise
+            asked = Random(seed * 100 + number)
             while True:
                 up = [each for each in harnesses if each not in down]
                 await checker.ask(asked.choice(up), asked.choice(KEYS))
