@@ -299,11 +299,10 @@ class AppHarness(metaclass=Hinted):
         await connection.reap()
         shutil.rmtree(self.state_dir)
         image.rename(self.state_dir)
-        loop = asyncio.get_running_loop()
-        for membership in connection.memberships:
-            self._world.expiries.append(
-                loop.call_later(self.config.session_timeout_ms / 1000, self._expire, membership)
-            )
+        later = asyncio.get_running_loop().call_later
+        for each in connection.memberships:
+            expiry = later(self.config.session_timeout_ms / 1000, self._expire, each)
+            self._world.expiries.append(expiry)
 
     def _expire(self, membership: Any) -> None:
         member: EmbeddedMembership = membership

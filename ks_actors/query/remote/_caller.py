@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
     from pathlib import Path
 
-    from ks_actors.query.remote._messages import AppMap, Ask, End
-    from ks_actors.query.remote._places import Endpoint
+    from ks_actors.query.remote._messages import Ask, End
+    from ks_actors.query.remote._places import AppMap, Endpoint
 
 _READ: Final = 1 << 18
 _AT_ONCE: Final = 16

@@ -61,7 +61,8 @@ def place_of(place: Any) -> bytes:
         return place
     if isinstance(place, tuple):
         time, encoded, other = place
-        return _time(time) + encoded.replace(b"\0", b"\0\xff") + b"\0\1" + _time(other)
+        escaped: bytes = encoded.replace(b"\0", b"\0\xff")
+        return _time(time) + escaped + b"\0\1" + _time(other)
     return int(place + _HALF).to_bytes(16, "big")
 
 
@@ -162,7 +163,7 @@ class Wire:
                 place_of(place),
                 None if of_key else key_bytes(key),
                 raw(entry),
-                tuple(when) if isinstance(when, Window) else when,
+                (when.start, when.end) if isinstance(when, Window) else when,
             )
             for place, (key, when), entry in found
         ]
@@ -201,7 +202,11 @@ class Wire:
         """Return the answer to a lookup as a reader gives it."""
         if not self._versions:
             return self._codec.entry(rows[0].entry) if rows else None
-        versions = [VersionedRecord(*self._codec.entry(row.entry), row.until) for row in rows]
+        entries = [self._codec.entry(row.entry) for row in rows]
+        versions = [
+            VersionedRecord(value, time, row.until)
+            for (value, time), row in zip(entries, rows, strict=True)
+        ]
         if call.name == "versions":
             return versions
         return versions[0] if versions else None
@@ -223,11 +228,11 @@ async def merged(
     while True:
         empty = [number for number, rows in waiting.items() if not rows]
         taken = await _all([streams[number] for number in empty])
-        for number, rows in zip(empty, taken, strict=True):
-            if rows is None:
+        for number, more in zip(empty, taken, strict=True):
+            if more is None:
                 del waiting[number]
             else:
-                waiting[number] = rows
+                waiting[number] = more
         if not waiting:
             return
         if not all(waiting.values()):

@@ -40,7 +40,7 @@ from ks_actors.query.remote._rows import COUNT, LOOKUPS, Wire
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, Callable
 
     from ks_actors.query._calls import Call
     from ks_actors.query._local import LocalStores, Part
@@ -122,7 +122,9 @@ class Here:
         stale = stale or self.local.is_global(part.reader.name)
         return await part.at(self.leased(call, part, stale=stale), _LOOKUP_TIMEOUT_MS)
 
-    async def rows(self, parts: list[Part], scan: Scan, *, stale: bool) -> AsyncIterator[list[Any]]:
+    async def rows(
+        self, parts: list[Part], scan: Scan, *, stale: bool
+    ) -> AsyncGenerator[list[Any], None]:
         """Yield the rows of some partitions as their readers have them, a slice at a time."""
         first = parts[0]
         stale = stale or self.local.is_global(first.reader.name)
@@ -274,7 +276,7 @@ class QueryServer:
         told, waiting = clock(), list[Row]()
         last: SomeRows | Refused | End
         try:
-            async with aclosing(self._here.rows(parts, scan, stale=ask.stale)) as slices_:  # type: ignore[type-var]
+            async with aclosing(self._here.rows(parts, scan, stale=ask.stale)) as slices_:
                 async for rows in slices_:
                     waiting += wire.rows(rows, of_key=ask.key is not None)
                     if len(waiting) >= _AT_ONCE or clock() - told >= _SIGN_SECONDS:

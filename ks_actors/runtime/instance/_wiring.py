@@ -538,14 +538,8 @@ class Wiring:
 
     def letters(self) -> DeadLetterWriter:
         """Return a writer of dead letters that belong to no commit."""
-        return DeadLetterWriter(
-            self._config,
-            self._topics.partitions,
-            self._rejected,
-            self._log,
-            self._metrics,
-            self.closing,
-        )
+        parts = self._config, self._topics.partitions, self._rejected, self._log
+        return DeadLetterWriter(*parts, self._metrics, self.closing)
 
     @property
     def restorable(self) -> bool:

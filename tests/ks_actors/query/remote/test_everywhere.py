@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,7 @@ async def test_one_partition_can_be_asked_wherever_it_is(tmp_path: Path) -> None
     """A partition that the store lacks is refused as locally."""
     async with instances(tmp_path, 2) as apps:
         rows = [await apps[0].store("counts", partition=number, everywhere=True).all() for number in range(4)]
-        assert sorted(sum(rows, [])) == await apps[1].store("counts", everywhere=True).all()
+        assert sorted(chain.from_iterable(rows)) == await apps[1].store("counts", everywhere=True).all()
         with pytest.raises(QueryFailed) as caught:
             await apps[0].store("counts", partition=4, everywhere=True).get("k1")
         assert caught.value.reason is FailureReason.DOES_NOT_EXIST
