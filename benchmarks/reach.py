@@ -157,8 +157,8 @@ class Storm:
 
     async def run(self, seconds: float) -> dict[str, Any]:
         """Return how many answers there were, and how many were wrong."""
-        from ks_actors.log.kafka import KafkaLog  # noqa: PLC0415 - the members need none
         from ks_actors.log import NewTopic  # noqa: PLC0415 - likewise
+        from ks_actors.log.kafka import KafkaLog  # noqa: PLC0415 - the members need none
 
         try:
             async with KafkaLog(self._bootstrap) as log:

@@ -65,7 +65,7 @@ class _OtherNames:
 
 @final
 class StoreQueries(_OtherNames, Generic[K, V]):
-    """Read a store of this instance, with keys `K` and values `V`: see `App.store`.
+    """Read a store of this instance, or of all, with keys `K` and values `V`: see `App.store`.
 
     Any task of the app's event loop may use the reader, also while the store is processed and
     committed.
@@ -212,7 +212,7 @@ class StoreQueries(_OtherNames, Generic[K, V]):
         )
 
     async def approximate_num_entries(self) -> int:
-        """Return the approximate number of keys on this instance.
+        """Return the approximate number of keys on this instance, or on all.
 
         The number is exact in memory. With RocksDB it is an estimate over all stores of each task.
         """
