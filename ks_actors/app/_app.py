@@ -281,6 +281,7 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
             async with AsyncExitStack() as stack:
                 for service in self._early_services:
                     await stack.enter_async_context(service)
+                await stack.enter_async_context(self._reach)
                 log = await self._open_in_time(stack)
                 log_start(self._topology, self.config, log)
                 system = self._given_system
@@ -372,6 +373,7 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
             priority=self._priority,
             workers=self._workers,
             closing=self._closing,
+            endpoint=self._reach.address,
         )
         instance = self._instance = Instance(
             parts,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from ks_actors._errors import NotRunning
 from ks_actors.app._checks import NOT_STARTED
 from ks_actors.app._history import AppOverHistory
+from ks_actors.app._reach import AppReach
 from ks_actors.lifecycle import check_timeout
 from ks_actors.serdes import serde_of
 from ks_actors.system import Later
@@ -16,14 +18,19 @@ if TYPE_CHECKING:
 
     from ks_actors.log import IsolationLevel, Log
     from ks_actors.query import (
+        InstanceEndpoint,
+        KeyOwner,
         LagInfo,
         LocalStores,
         StateQueryRequest,
         StateQueryResult,
         StoreQueries,
     )
+    from ks_actors.runtime.instance import Instance
+    from ks_actors.runtime.membership import MemberStatus
     from ks_actors.serdes import SerdeOrType
     from ks_actors.state import ValueAndTimestamp
+    from ks_actors.task import TaskParts
     from ks_actors.topology import QueryableStore
 
 if TYPE_CHECKING:
@@ -41,6 +48,32 @@ class AppQueries(AppOverHistory):
 
     _log: Log | None = None
     _local: LocalStores
+    _instance: Instance | None = None
+
+    @cached_property
+    def _reach(self) -> AppReach:
+        return AppReach(
+            self._topology,
+            self.config,
+            self._local,
+            parts=self._shared_parts,
+            lease=lambda: self._begun_instance().lease,
+            status=self._member_status,
+        )
+
+    def _shared_parts(self) -> TaskParts:
+        raise NotImplementedError
+
+    def _begun_instance(self) -> Instance:
+        if self._instance is None:
+            raise NotRunning(NOT_STARTED)
+        return self._instance
+
+    def _member_status(self) -> MemberStatus:
+        parts = self._begun_instance().parts
+        if parts is None:
+            raise NotRunning(NOT_STARTED)
+        return parts.member.status()
 
     @overload
     def store(
@@ -51,6 +84,7 @@ class AppQueries(AppOverHistory):
         partition: int | None = None,
         isolation: IsolationLevel | None = None,
         stale: bool = False,
+        everywhere: bool = False,
         timeout_ms: int | timedelta = 10_000,
     ) -> StoreQueries[K, ValueAndTimestamp[V]]: ...
     @overload
@@ -61,6 +95,7 @@ class AppQueries(AppOverHistory):
         partition: int | None = None,
         isolation: IsolationLevel | None = None,
         stale: bool = False,
+        everywhere: bool = False,
         timestamped: Literal[False] = False,
         timeout_ms: int | timedelta = 10_000,
     ) -> StoreQueries[K, V]: ...
@@ -75,6 +110,7 @@ class AppQueries(AppOverHistory):
         partition: int | None = None,
         isolation: IsolationLevel | None = None,
         stale: bool = False,
+        everywhere: bool = False,
         timeout_ms: int | timedelta = 10_000,
     ) -> StoreQueries[K, ValueAndTimestamp[V]]: ...
     @overload
@@ -87,6 +123,7 @@ class AppQueries(AppOverHistory):
         partition: int | None = None,
         isolation: IsolationLevel | None = None,
         stale: bool = False,
+        everywhere: bool = False,
         timestamped: Literal[False] = False,
         timeout_ms: int | timedelta = 10_000,
     ) -> StoreQueries[K, V]: ...
@@ -98,6 +135,7 @@ class AppQueries(AppOverHistory):
         partition: int | None = None,
         isolation: IsolationLevel | None = None,
         stale: bool = False,
+        everywhere: bool = False,
         timestamped: bool = False,
         headers: bool = False,
         timeout_ms: int | timedelta = 10_000,
@@ -111,6 +149,7 @@ class AppQueries(AppOverHistory):
         partition: int | None = None,
         isolation: IsolationLevel | None = None,
         stale: bool = False,
+        everywhere: bool = False,
         timestamped: bool = False,
         headers: bool = False,
         timeout_ms: int | timedelta = 10_000,
@@ -123,7 +162,9 @@ class AppQueries(AppOverHistory):
         `app.store("counts", str, int)`. Values of versioned stores are VersionedRecords, which such
         types cannot express: give only the name.
 
-        It reads the store on this instance: one `partition`, or all local partitions. `isolation`
+        It reads the store on this instance: one `partition`, or all local partitions. `everywhere`
+        reads the partitions of all instances with `application_server`, and tries again for at most
+        `timeout_ms` while some of them move or restore; it needs the extra `query`. `isolation`
         defaults to the setting `default_interactive_query_isolation_level`. `stale` allows
         standbys, and tasks that are still being restored. `timestamped` gives each value with its
         timestamp, `headers` with timestamp and headers, of sessions with headers. A read waits at
@@ -137,16 +178,31 @@ class AppQueries(AppOverHistory):
         self._local.check_serdes(
             name, serde_of(key, role="key", of=of), serde_of(value, role="value", of=of)
         )
+        local = self._local
+        how = queries.How(name, partition, local.committed(isolation), stale, timeout_ms)
         return queries.StoreQueries(
-            self._local,
-            name,
-            partition=partition,
-            isolation=isolation,
-            stale=stale,
+            self._reach.everywhere(name) if everywhere else queries.LocalReach(local),
+            local.spec(name),
+            how,
             timestamped=timestamped,
             headers=headers,
-            timeout_ms=timeout_ms,
         )
+
+    def owner(self, store: str | QueryableStore[Any, Any], key: Any) -> KeyOwner:
+        """Return the instances with the partition where Kafka's partitioner puts a key.
+
+        Raises UnknownStore, NotRunning, and SerializationError for a key that is none of the
+        store's.
+        """
+        return self._reach.owner(store if isinstance(store, str) else store.name, key)
+
+    def endpoints(self) -> tuple[InstanceEndpoint, ...]:
+        """Return all instances of the app with their endpoints and tasks.
+
+        They are those of the last assignment; none if no instance has `application_server`. Raises
+        NotRunning before the start.
+        """
+        return self._reach.endpoints()
 
     async def query(
         self, request: StateQueryRequest[R], timeout_ms: int | timedelta = 10_000

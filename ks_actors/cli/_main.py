@@ -39,7 +39,7 @@ COMMANDS: Final = {
     ),
     "query": (
         "_remote",
-        "Print rows of a store of a running instance, from its own partitions alone.",
+        "Print rows of a store of a running instance, or of all instances.",
     ),
     "reset": (
         "_reset",

@@ -49,17 +49,24 @@ def _token(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def ask(url: str, path: str, given: Mapping[str, str] | None = None) -> Any:
+def ask(
+    url: str, path: str, given: Mapping[str, str] | None = None, token: str | None = None
+) -> Any:
     """Return the answer to a GET. Raises click.ClickException, UsageError for a bad URL."""
     try:
         query = urlencode(given or {})
     except UnicodeEncodeError:
         raise click.UsageError("keys with bytes that are not UTF-8 need --as hex") from None
-    return _call(url, f"{path}?{query}" if query else path, "GET", None)
+    return _call(url, f"{path}?{query}" if query else path, "GET", token)
 
 
 def order(url: str, path: str, token_file: Path | None) -> Any:
     """Return the answer to a POST with the token. Raises click.ClickException, UsageError."""
+    return _call(url, path, "POST", _read_token(token_file, "orders need"))
+
+
+def _read_token(token_file: Path | None, why: str) -> str:
+    """Return the token of the API, which `why` needs. Raises click.UsageError."""
     # Never take the token as an argument: other users of the machine can see command lines.
     try:
         token = (
@@ -71,12 +78,10 @@ def order(url: str, path: str, token_file: Path | None) -> Any:
             f"the token cannot be read from {token_file}: {type(error).__name__}"
         ) from None
     if not token or not token.strip():
-        raise click.UsageError(
-            f"orders need the token of the API: set {TOKEN}, or give --token-file"
-        )
+        raise click.UsageError(f"{why} the token of the API: set {TOKEN}, or give --token-file")
     if not token.strip().isascii() or not token.strip().isprintable():
         raise click.UsageError("the token has characters that no header can have: use ASCII")
-    return _call(url, path, "POST", token.strip())
+    return token.strip()
 
 
 def _call(url: str, path: str, method: str, token: str | None) -> Any:
@@ -175,6 +180,10 @@ def _task(task: Mapping[str, Any]) -> dict[str, Any]:
 @click.option("--time-to", type=int, metavar="MS")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True)
 @click.option("--stale", is_flag=True, help="Read standbys, too.")
+@click.option(
+    "--everywhere", is_flag=True, help="Read the partitions of all instances; needs the token."
+)
+@_token
 @_url
 def query(
     *,
@@ -187,10 +196,12 @@ def query(
     time_to: int | None,
     limit: int,
     stale: bool,
+    everywhere: bool,
+    token_file: Path | None,
     url: str,
     as_json: bool,
 ) -> None:
-    """Print rows of a store of a running instance, from its own partitions alone.
+    """Print rows of a store of a running instance: from its own partitions, or from all instances.
 
     Exit code 3: there is no such row.
     """
@@ -203,9 +214,11 @@ def query(
         "time_to": time_to,
         "limit": limit,
         "stale": "true" if stale else None,
+        "everywhere": "true" if everywhere else None,
     }
     given = {name: str(value) for name, value in asked.items() if value is not None}
-    found = ask(url, f"/api/stores/{quote(store, safe='')}", given)
+    token = _read_token(token_file, "rows of other instances need") if everywhere else None
+    found = ask(url, f"/api/stores/{quote(store, safe='')}", given, token)
     rows = found["rows"]
     if as_json:
         show_json(found)

@@ -22,6 +22,7 @@ from ks_actors.config._kafka import SCHEME, servers
 from ks_actors.config._members import MEMBERS
 from ks_actors.config._open_log import kafka_options, missing_directory, open_patiently, opened
 from ks_actors.config._parsers import ProcessingGuarantee
+from ks_actors.config._queries import is_loopback, split_server
 from ks_actors.config._reset_to import ResetTo, ShiftBy, clamped, is_target, milliseconds
 from ks_actors.config._settings import Keywords, Options, SettingsOfApp
 from ks_actors.snapshots import without_login as without_login
@@ -48,6 +49,7 @@ __all__ = [
     "clamped",
     "config_of",
     "duration",
+    "is_loopback",
     "is_target",
     "kafka_options",
     "log_and_continue",
@@ -57,5 +59,6 @@ __all__ = [
     "open_patiently",
     "opened",
     "servers",
+    "split_server",
     "stop_after",
 ]

@@ -340,6 +340,22 @@ class StreamsConfig(metaclass=Hinted):
     Streams' default is always `READ_UNCOMMITTED` (KIP-892). `default_state_isolation_level` is
     another name for it.
     """
+    application_server: str | None
+    """The address, `host:port`, at which other instances and clients read this one's stores.
+
+    Every instance has its own. Default: none, and nothing listens. Port 0 is any free port. An
+    address that other machines can reach needs `query_token` and a certificate.
+    """
+    query_token: str | None
+    """The secret that callers must send, the same for all instances. Never shown. Default: none."""
+    query_ssl_certificate_location: Path | None
+    """The certificate of `application_server`, with its chain, in PEM. Default: none, no TLS."""
+    query_ssl_key_location: Path | None
+    """The key of that certificate, in PEM. Default: in the file of the certificate."""
+    query_ssl_ca_location: Path | None
+    """The certificates, in PEM, by which other instances are checked. Default: the system's."""
+    query_insecure: bool
+    """True: serve other machines without token or TLS, and send them the token. Default: False."""
     auto_offset_reset: Literal["earliest", "latest", "none"] | timedelta
     """The start of partitions without a commit: `earliest` (the default), `latest` or `none`.
 
@@ -496,8 +512,8 @@ class StreamsConfig(metaclass=Hinted):
         """Return the config of one of `count` processes that run this app on one machine.
 
         Members are numbered from 1. Each has its own `client_id`, `group_instance_id` (if there is
-        one) and place below `state_dir`, and an equal share of the four limits of memory. Member 1
-        keeps the client id and the place. `App.main(processes=…)` does this by itself. Raises
+        one), place below `state_dir` and port of `application_server`, and an equal share of the
+        four limits of memory. Member 1 keeps the client id and the place. `App.main(processes=…)` does this by itself. Raises
         ConfigError.
         """
         changed = settings_of_member(vars(self), number, count)

@@ -41,6 +41,10 @@ def settings_of_member(values: Mapping[str, Any], number: int, count: int) -> di
     found: dict[str, Any] = {name: one for name, one in shares.items() if one != values[name]}
     if values["group_instance_id"] is not None:
         found["group_instance_id"] = f"{values['group_instance_id']}-{number}"
+    if number > 1 and (address := values["application_server"]) is not None:
+        # Each process answers queries at a port of its own; port 0 is any free port.
+        host, _, port = address.rpartition(":")
+        found["application_server"] = f"{host}:{int(port) and int(port) + number - 1}"
     if number > 1:
         found["client_id"] = f"{values['client_id']}-{number}"
         found["state_dir"] = values["state_dir"] / values["application_id"] / MEMBERS / str(number)

@@ -27,7 +27,6 @@ REFUSED: Final[dict[str, str]] = {
     "allow_os_group_write_access": (
         "state directories get the rights that the umask of the process leaves"
     ),
-    "application_server": "an instance answers queries for its own partitions only",
     "auto_commit_interval_ms": "commit_interval_ms is the interval",
     "auto_include_jmx_reporter": _METRICS,
     "auto_register_schemas": _REGISTRY,

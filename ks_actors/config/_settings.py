@@ -45,6 +45,7 @@ from ks_actors.config._parsers import (
     whole_number,
     wrapper,
 )
+from ks_actors.config._queries import query_contradictions, server, token
 from ks_actors.log import IsolationLevel
 from ks_actors.topology import FailOnInvalidTimestamp, optimization
 
@@ -148,6 +149,12 @@ class OptionsOfApp(TypedDict, total=False):
     enable_transactional_statestores: bool | str
     default_interactive_query_isolation_level: IsolationLevel | str
     default_state_isolation_level: IsolationLevel | str
+    application_server: str | None
+    query_token: str | None
+    query_ssl_certificate_location: str | Path | None
+    query_ssl_key_location: str | Path | None
+    query_ssl_ca_location: str | Path | None
+    query_insecure: bool | str
     dsl_store: str
     auto_offset_reset: str | timedelta
     task_timeout_ms: int | timedelta
@@ -333,6 +340,12 @@ SETTINGS: dict[str, Setting] = {
             else IsolationLevel.READ_UNCOMMITTED
         ),
     ),
+    "application_server": Setting(optional(server), _is(None)),
+    "query_token": Setting(optional(token), _is(None)),
+    "query_ssl_certificate_location": Setting(optional(directory), _is(None)),
+    "query_ssl_key_location": Setting(optional(directory), _is(None)),
+    "query_ssl_ca_location": Setting(optional(directory), _is(None)),
+    "query_insecure": Setting(switch, _is(False)),
     "auto_offset_reset": Setting(offset_reset, _is("earliest")),
     "task_timeout_ms": Setting(milliseconds(0), _is(300_000)),
     "delivery_timeout_ms": Setting(
@@ -365,7 +378,11 @@ SETTINGS: dict[str, Setting] = {
 
 def contradictions(values: Mapping[str, Any], given: Collection[str]) -> list[str]:
     """Return the contradictions among settings that are each valid."""
-    wrong = kafka_contradictions(values, given) + snapshot_contradictions(values)
+    wrong = (
+        kafka_contradictions(values, given)
+        + snapshot_contradictions(values)
+        + query_contradictions(values, given)
+    )
     if _exactly_once(values):
         timeout, interval = values["transaction_timeout_ms"], values["commit_interval_ms"]
         if interval > timeout:

@@ -17,12 +17,14 @@ class GroupMember(msgspec.Struct, frozen=True):
     """A member of a group; `host` is empty for a member in this process.
 
     `partitions` is the member's assignment in the group; None while a rebalance makes it unknown.
+    `user_data` is what the member has told the group.
     """
 
     member_id: str
     client_id: str
     host: str = ""
     partitions: frozenset[TopicPartition] | None = None
+    user_data: bytes = b""
 
     def __str__(self) -> str:
         return f"{self.client_id} at {self.host.removeprefix('/')}" if self.host else self.client_id

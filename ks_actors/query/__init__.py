@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from ks_actors.query._execute import lags as lags
     from ks_actors.query._local import LocalStores as LocalStores
     from ks_actors.query._position import Position, PositionBound
+    from ks_actors.query._reach import How as How
+    from ks_actors.query._reach import LocalReach as LocalReach
     from ks_actors.query._requests import (
         KeyQuery,
         MultiVersionedKeyQuery,
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from ks_actors.query._wire import Welcome as Welcome
     from ks_actors.query._wire import decode_reply as decode_reply
     from ks_actors.query._wire import encode as encode
+    from ks_actors.query.remote import Client, Endpoint, InstanceEndpoint, KeyOwner
 else:
     __getattr__ = taken_from(
         __name__,
@@ -57,10 +60,12 @@ else:
             "_requests",
             "_results",
             "_scan",
+            "_reach",
             "_store",
             "_execute",
             "_wire",
             "_serve",
+            "remote",
         ),
         others=(
             "LENGTH",
@@ -69,6 +74,8 @@ else:
             "Described",
             "End",
             "Hello",
+            "How",
+            "LocalReach",
             "LocalStores",
             "ReadRows",
             "Refused",
@@ -85,7 +92,11 @@ else:
     )
 
 __all__ = [
+    "Client",
+    "Endpoint",
     "FailureReason",
+    "InstanceEndpoint",
+    "KeyOwner",
     "KeyQuery",
     "LagInfo",
     "MultiVersionedKeyQuery",

@@ -233,7 +233,7 @@ class LocalStores:
         """Return a store's number of partitions over all instances; 0 when no processor has it."""
         topics = self.topics()
         if topics.grouping.custom:
-            number = self._subtopology(store)
+            number = self.subtopology(store)
             tasks = [task.partition for task in topics.tasks() if task.subtopology == number]
             return max(tasks, default=-1) + 1
         # Built on first use: an app without queries needs neither of the two tables.
@@ -242,7 +242,7 @@ class LocalStores:
         return max(
             (
                 topics.partitions(topic) or 0
-                for topic in self._topics.get(self._subtopology(store), ())
+                for topic in self._topics.get(self.subtopology(store), ())
             ),
             default=0,
         )
@@ -254,10 +254,10 @@ class LocalStores:
         """
         topics = self.topics()
         if topics.grouping.custom:
-            return topics.readers(self._subtopology(store), partial(partition_of, key))
+            return topics.readers(self.subtopology(store), partial(partition_of, key))
         return frozenset((partition_of(key, self.partitions(store)),))
 
-    def _subtopology(self, store: str) -> int:
+    def subtopology(self, store: str) -> int:
         """Return the subtopology of a store; if none, a negative number that no task has."""
         if self._subtopologies is None:
             self._subtopologies = {
@@ -292,12 +292,12 @@ class LocalStores:
                 store=store,
                 partition=partition,
             )
-        registered = self.registered(TaskId(self._subtopology(store), partition))
+        registered = self.registered(TaskId(self.subtopology(store), partition))
         return None if registered is None else self._part(store, registered)
 
     def parts(self, store: str) -> list[Part]:
         """Return all partitions of a store that are here."""
-        subtopology = self._subtopology(store)
+        subtopology = self.subtopology(store)
         return [
             self._part(store, registered)
             for registered in self.registry

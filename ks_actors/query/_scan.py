@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 
 from ks_actors._errors import FailureReason, QueryFailed, StoreClosed
+from ks_actors.query._calls import NO_KEY, Call
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
@@ -70,6 +71,11 @@ class Scan:
         self.begin: Callable[[Any], Rows] = begin
         self.show: Callable[[tuple[Any, Any, Any]], Any] = show
         self.reverse: bool = reverse
+
+    @property
+    def key(self) -> Any:
+        """The key whose rows are scanned; NO_KEY for rows of many keys."""
+        return self.begin.key if isinstance(self.begin, Call) else NO_KEY
 
 
 async def slices(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ks_actors.query._calls import Bounded, Call
 from ks_actors.query._scan import Scan
 from ks_actors.records import Windowed
 
@@ -23,9 +24,7 @@ def session_key_scan(
 ) -> Scan:
     """Return the scan of a key's sessions that overlap with a span of time."""
     return Scan(
-        lambda reader: reader.find(
-            key, earliest_end, latest_start, committed=committed, reverse=reverse
-        ),
+        Call("find", key, (earliest_end, latest_start), committed, reverse=reverse),
         lambda row: (Windowed(*row[1]), entry(row[2])),
         reverse=reverse,
     )
@@ -43,11 +42,11 @@ def session_scan(
 ) -> Scan:
     """Return the scan of a key range's sessions that overlap with a span of time."""
     return Scan(
-        lambda reader: reader.find_range(
-            reader.bounds(low, high),
-            earliest_end,
-            latest_start,
-            committed=committed,
+        Bounded(
+            "find_range",
+            lambda keys: keys.bounds(low, high),
+            (earliest_end, latest_start),
+            committed,
             reverse=reverse,
         ),
         lambda row: (Windowed(*row[1]), entry(row[2])),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final, overload
 
 from ks_actors._errors import FailureReason, QueryFailed
 from ks_actors._hints import Elsewhere, refuse
-from ks_actors.query._scan import Scan, StoreScan, slices
+from ks_actors.query._calls import NO_KEY, Bounded, Call
+from ks_actors.query._scan import Scan, StoreScan
 from ks_actors.query._sessions import session_key_scan, session_scan
 from ks_actors.state import (
     AGGREGATION_FORM,
@@ -14,17 +16,16 @@ from ks_actors.state import (
     PLAIN_FORM,
     TIMESTAMPED,
     TIMESTAMPED_FORM,
-    VersionedReader,
 )
 from ks_actors.topology import HEADED, StoreKind
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import Callable
     from datetime import datetime
 
-    from ks_actors.log import IsolationLevel
-    from ks_actors.query._local import LocalStores, Part
-    from ks_actors.records import VersionedRecord, Windowed
+    from ks_actors.query._reach import How, Reach
+    from ks_actors.records import Windowed
+    from ks_actors.topology import StoreSpec
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -64,7 +65,7 @@ class _OtherNames:
 
 @final
 class StoreQueries(_OtherNames, Generic[K, V]):
-    """Read a store of this instance, with keys `K` and values `V`: see `App.store`.
+    """Read a store of this instance, or of all, with keys `K` and values `V`: see `App.store`.
 
     Any task of the app's event loop may use the reader, also while the store is processed and
     committed.
@@ -81,23 +82,12 @@ class StoreQueries(_OtherNames, Generic[K, V]):
     """
 
     def __init__(
-        self,
-        local: LocalStores,
-        name: str,
-        *,
-        partition: int | None,
-        isolation: IsolationLevel | None,
-        stale: bool,
-        timestamped: bool,
-        headers: bool,
-        timeout_ms: int,
+        self, reach: Reach, spec: StoreSpec, how: How, *, timestamped: bool, headers: bool
     ) -> None:
-        self._local = local
-        self._spec = local.spec(name)
-        self._partition = partition
-        self._committed: bool = local.committed(isolation)
-        self._stale = stale
-        self._timeout_ms = timeout_ms
+        self._reach = reach
+        self._spec = spec
+        self._how = how
+        self._committed: bool = how.committed
         form = TIMESTAMPED_FORM if timestamped else PLAIN_FORM
         self._entry: Callable[[Any], Any] = as_it_is if self._spec.kind in VERSIONED else form.show
         if timestamped and self._spec.kind not in TIMESTAMPED:
@@ -135,16 +125,13 @@ class StoreQueries(_OtherNames, Generic[K, V]):
         partitions that are here. If none of these partitions has the key, and the key's own
         partition is on another instance, raises QueryFailed: NOT_PRESENT.
         """
-        committed = self._committed
         if self._spec.kind in VERSIONED:
-            return await self._first(
-                key, lambda reader: reader.get(key, as_of, committed=committed)
-            )
+            return await self._first(self._call("get", key, as_of))
         self._must_be(KEY_VALUE, "a key")
         if as_of is not None:
             raise self._unknown("for the past, because it keeps no history")
 
-        return await self._first(key, lambda reader: reader.get(key, committed=committed))
+        return await self._first(self._call("get", key))
 
     async def versions(
         self,
@@ -161,54 +148,22 @@ class StoreQueries(_OtherNames, Generic[K, V]):
         retained history are left out.
         """
         self._must_be(VERSIONED, "versions")
-        committed = self._committed
-
-        def read(reader: VersionedReader) -> list[VersionedRecord[Any]] | None:
-            return (
-                reader.versions(key, time_from, time_to, committed=committed, reverse=descending)
-                or None
-            )
-
-        found: Any = await self._first(key, read)
+        found: Any = await self._first(
+            Call("versions", key, (time_from, time_to), self._committed, reverse=descending)
+        )
         versions: list[V] = found or []
         return versions
 
-    async def _first(self, key: K, read: Callable[[Any], Any]) -> V | None:
-        """Return the first answer of a partition; the key's own partition comes first."""
-        parts, missing = self._parts_for(key)
-        for part in parts:
-            entry = await part.at(read, self._timeout_ms)
-            if entry is not None:
-                found: V = self._entry(entry)
-                return found
-        if missing is not None:
-            raise missing
-        return None
+    def _call(self, name: str, key: K, *times: Any) -> Call:
+        return Call(name, key, times, self._committed)
 
-    def _parts_for(self, key: K) -> tuple[list[Part], QueryFailed | None]:
-        """Return the partitions that may have a key, and the error if none has it."""
-        local, name = self._local, self.name
-        if self._partition is not None or local.is_global(name):
-            parts = local.readable(name, self._partition, stale=self._stale)
-            parts[0].reader.key_bytes(key)
-            return parts, None
-        parts = local.readable(name, None, stale=True)
-        homes = local.homes(name, parts[0].reader.key_bytes(key))
-        here = [part for part in parts if part.partition in homes]
-        if not self._stale:
-            local.require_active(name, here)
-            parts = [part for part in parts if part.active]
-        parts.sort(key=lambda part: part.partition not in homes)
-        if len(here) == len(homes):
-            return parts, None
-        return parts, QueryFailed(
-            f"store {name}: key {key!r} belongs to partition "
-            f"{' or '.join(map(str, sorted(homes)))}, which is not on this instance: ask the "
-            "instance that has it, or pass `partition`",
-            reason=FailureReason.NOT_PRESENT,
-            store=name,
-            partition=min(homes, default=None),
-        )
+    async def _first(self, call: Call) -> V | None:
+        """Return the first answer of a partition; the key's own partition comes first."""
+        entry = await self._reach.first(self._how, call)
+        if entry is None:
+            return None
+        found: V = self._entry(entry)
+        return found
 
     # Rows of key-value stores.
 
@@ -258,13 +213,12 @@ class StoreQueries(_OtherNames, Generic[K, V]):
         )
 
     async def approximate_num_entries(self) -> int:
-        """Return the approximate number of keys on this instance.
+        """Return the approximate number of keys on this instance, or on all.
 
         The number is exact in memory. With RocksDB it is an estimate over all stores of each task.
         """
         self._must_be(KEY_VALUE, "the number of keys")
-        parts = self._local.readable(self.name, self._partition, stale=self._stale)
-        return sum([await part.at(_count, self._timeout_ms) for part in parts])
+        return await self._reach.count(self._how)
 
     # Windows.
 
@@ -288,11 +242,10 @@ class StoreQueries(_OtherNames, Generic[K, V]):
         if time_from is None:
             return self.find_sessions(key, 0, LATEST)
         self._must_be(WINDOWS, "a window")
-        committed = self._committed
         if time_to is not None:
             return self._fetch(key, time_from, time_to, reverse=False)
 
-        return self._first(key, lambda reader: reader.get(key, time_from, committed=committed))
+        return self._first(self._call("get", key, time_from))
 
     @overload
     def backward_fetch(self, key: K) -> StoreScan[tuple[Windowed[K], V]]: ...
@@ -316,8 +269,7 @@ class StoreQueries(_OtherNames, Generic[K, V]):
     def _fetch(
         self, key: K, time_from: Any, time_to: Any, *, reverse: bool
     ) -> StoreScan[tuple[int, V]]:
-        return self._scan_key(
-            key,
+        return self._scan(
             window_key_scan(
                 key,
                 time_from,
@@ -325,21 +277,8 @@ class StoreQueries(_OtherNames, Generic[K, V]):
                 committed=self._committed,
                 reverse=reverse,
                 entry=self._entry,
-            ),
+            )
         )
-
-    def _scan_key(self, key: K, scan: Scan) -> StoreScan[Any]:
-
-        async def run() -> AsyncGenerator[list[Any], None]:
-            parts, missing = self._parts_for(key)
-            found = False
-            async for rows in slices(self._local, parts, scan, self._timeout_ms):
-                found = found or bool(rows)
-                yield rows
-            if missing is not None and not found:
-                raise missing
-
-        return StoreScan(run)
 
     def fetch_all(
         self, time_from: int | datetime, time_to: int | datetime
@@ -374,11 +313,7 @@ class StoreQueries(_OtherNames, Generic[K, V]):
         Times are in ms, inclusive. The key is searched as in `get`.
         """
         self._must_be(SESSIONS, "a session")
-        committed = self._committed
-
-        return await self._first(
-            key, lambda reader: reader.get(key, start, end, committed=committed)
-        )
+        return await self._first(self._call("get", key, start, end))
 
     def find_sessions(
         self, key: K, earliest_end: int | datetime, latest_start: int | datetime
@@ -407,7 +342,7 @@ class StoreQueries(_OtherNames, Generic[K, V]):
             reverse=reverse,
             entry=self._entry,
         )
-        return self._scan_key(key, scan)
+        return self._scan(scan)
 
     def find_sessions_range(
         self,
@@ -455,19 +390,7 @@ class StoreQueries(_OtherNames, Generic[K, V]):
         )
 
     def _scan(self, scan: Scan) -> StoreScan[Any]:
-        local, name = self._local, self.name
-
-        async def run() -> AsyncGenerator[list[Any], None]:
-            parts = local.readable(name, self._partition, stale=self._stale)
-            async for rows in slices(local, parts, scan, self._timeout_ms):
-                yield rows
-
-        return StoreScan(run)
-
-
-def _count(reader: Any) -> int:
-    count: int = reader.store.approximate_num_entries()
-    return count
+        return StoreScan(partial(self._reach.rows, self._how, scan))
 
 
 def range_scan(
@@ -475,7 +398,7 @@ def range_scan(
 ) -> Scan:
     """Return the scan of a range of keys."""
     return Scan(
-        lambda reader: reader.scan(*reader.bounds(low, high), committed=committed, reverse=reverse),
+        Bounded("scan", lambda keys: keys.bounds(low, high), (), committed, reverse=reverse),
         lambda row: (row[1], entry(row[2])),
         reverse=reverse,
     )
@@ -490,9 +413,7 @@ def prefix_scan(
 ) -> Scan:
     """Return the scan of keys with a prefix."""
     return Scan(
-        lambda reader: reader.scan(
-            *reader.prefix_bounds(prefix, serializer), committed=committed, reverse=False
-        ),
+        Bounded("scan", lambda keys: keys.prefix_bounds(prefix, serializer), (), committed),
         lambda row: (row[1], entry(row[2])),
     )
 
@@ -508,7 +429,7 @@ def window_key_scan(
 ) -> Scan:
     """Return the scan of a key's windows."""
     return Scan(
-        lambda reader: reader.fetch(key, time_from, time_to, committed=committed, reverse=reverse),
+        Call("fetch", key, (time_from, time_to), committed, reverse=reverse),
         lambda row: (row[1][1], entry(row[2])),
         reverse=reverse,
     )
@@ -524,7 +445,7 @@ def window_scan(
 ) -> Scan:
     """Return the scan of windows of all keys."""
     return Scan(
-        lambda reader: reader.fetch_all(time_from, time_to, committed=committed, reverse=reverse),
+        Call("fetch_all", NO_KEY, (time_from, time_to), committed, reverse=reverse),
         lambda row: (row[1], entry(row[2])),
         reverse=reverse,
     )

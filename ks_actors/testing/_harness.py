@@ -298,16 +298,16 @@ class AppHarness(metaclass=Hinted):
             for child in context.children:
                 context.kill(child)
             await self.kit.kill(app._ref)
+        await app._reach.__aexit__()
         await app._services.aclose()
         await app._app_topics.close(at_once=True)
         await connection.reap()
         shutil.rmtree(self.state_dir)
         image.rename(self.state_dir)
-        loop = asyncio.get_running_loop()
-        for membership in connection.memberships:
-            self._world.expiries.append(
-                loop.call_later(self.config.session_timeout_ms / 1000, self.log.expire, membership)
-            )
+        later = asyncio.get_running_loop().call_later
+        for each in connection.memberships:
+            expiry = later(self.config.session_timeout_ms / 1000, self.log.expire, each)
+            self._world.expiries.append(expiry)
 
     async def restart(
         self, topology: Topology | StreamsBuilder | None = None, **config: Unpack[Options]

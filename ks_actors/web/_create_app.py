@@ -66,7 +66,7 @@ def create_app(
         _letter_topics(app) if dead_letter_topics is None else dead_letter_topics
     )
     routes = [
-        *_reads(app, layout, limits, letters_in, events),
+        *_reads(app, layout, limits, letters_in, events, token),
         # Without a token the orders are left out, not refused, so that there is nothing to guess.
         *([] if token is None else _writes(app, token, letters_in)),
         Route("/api", _about(app, writable=token is not None)),
@@ -98,7 +98,12 @@ def _letter_topics(app: App) -> tuple[str, ...]:
 
 
 def _reads(
-    app: App, layout: Layout, bounds: HealthBounds, topics: Collection[str], events: Events
+    app: App,
+    layout: Layout,
+    bounds: HealthBounds,
+    topics: Collection[str],
+    events: Events,
+    token: str | None,
 ) -> Iterator[BaseRoute]:
     handlers: dict[str, Handler] = {
         **_probes(app, bounds),
@@ -107,7 +112,7 @@ def _reads(
         "/api/members": status.members(app, layout),
         "/api/lag": status.lag(app, layout),
         "/api/stores": status.stores(app),
-        "/api/stores/{name:path}": status.rows(app),
+        "/api/stores/{name:path}": status.rows(app, token),
         "/api/dead-letters": letters.list_letters(app, topics),
         "/api/snapshots": orders.list_snapshots(app),
         "/api/events": events.handler(),

@@ -66,12 +66,16 @@ def writes(
     token: str, handler: Callable[[Request], Awaitable[Response]]
 ) -> Callable[[Request], Awaitable[Response]]:
     """Return the handler for callers with the bearer token alone; others get 401."""
-    expected = f"Bearer {token}".encode()
 
     async def handle(request: Request) -> Response:
-        given = request.headers.get("authorization", "").encode()
-        if not hmac.compare_digest(given, expected):
-            raise Refusal(401, "this changes something, so it needs the token of the page")
+        check_token(request, token, "this changes something, so it needs the token of the page")
         return await handler(request)
 
     return told(handle)
+
+
+def check_token(request: Request, token: str | None, reason: str) -> None:
+    """Raise Refusal (401) with the reason for a request without the token; all, if it is None."""
+    given = request.headers.get("authorization", "").encode()
+    if token is None or not hmac.compare_digest(given, f"Bearer {token}".encode()):
+        raise Refusal(401, reason)

@@ -10,6 +10,7 @@ from ks_actors.metrics.exporters import prometheus_text
 from ks_actors.system import current_member
 from ks_actors.web._answers import Refusal, answer
 from ks_actors.web._group import look_at_group
+from ks_actors.web._security import check_token
 from ks_actors.web._store_query import query_store, store_views
 from ks_actors.web._view import health_view, task_view
 
@@ -121,10 +122,14 @@ def stores(app: App) -> Handler:
     return handle
 
 
-def rows(app: App) -> Handler:
-    """Return the handler of the query box."""
+def rows(app: App, token: str | None) -> Handler:
+    """Return the handler of the query box; rows of other instances need the token of the page."""
+    reason = "rows of other instances need the token of the page, which has to be served with one"
 
     async def handle(request: Request) -> Response:
+        # The instances know each other by a secret, which must not serve all callers of the page.
+        if "everywhere" in request.query_params:
+            check_token(request, token, reason)
         return answer(await query_store(app, request))
 
     return handle

@@ -38,7 +38,7 @@ _WINDOWS = frozenset(
 
 _TIMES: Final = frozenset({"time_from", "time_to"})
 _RANGE: Final = frozenset({"from", "to"})
-_ALWAYS: Final = frozenset({"as", "limit", "stale"})
+_ALWAYS: Final = frozenset({"as", "limit", "stale", "everywhere"})
 
 
 class StoreView(msgspec.Struct, frozen=True):
@@ -91,13 +91,16 @@ async def query_store(app: App, request: Request) -> Rows:
     `from` and `to` do not apply to windows; times do not apply to stores without times.
 
     `as` says how to read the text of keys: text, json, hex, base64, or auto, which takes the first
-    of these that finds rows. `stale` allows standbys. Raises Refusal, UnknownStore, QueryFailed and
-    NotRunning.
+    of these that finds rows. `stale` allows standbys, `everywhere` reads all instances. Raises
+    Refusal, UnknownStore, QueryFailed and NotRunning.
     """
     name = request.path_params["name"]
     limit = number(request, "limit", _ROWS, most=_MOST_ROWS)
-    stale = request.query_params.get("stale") == "true"
-    store = app.store(name, stale=stale, timeout_ms=int(_TIMEOUT_S * 1000))
+    stale, everywhere = (
+        request.query_params.get(which) == "true" for which in ("stale", "everywhere")
+    )
+    timeout_ms = int(_TIMEOUT_S * 1000)
+    store = app.store(name, stale=stale, everywhere=everywhere, timeout_ms=timeout_ms)
     spec = app.topology.stores.get(name) or app.topology.global_stores[name]
     if spec.kind is StoreKind.CUSTOM:
         raise Refusal(400, f"store {name} is a custom store: only its own processors can read it")
@@ -126,7 +129,7 @@ def _check_names(given: Mapping[str, str], spec: StoreSpec) -> None:
     if times:
         text += ", time_from and time_to"
     names = ", ".join(sorted(given.keys() - _ALWAYS))
-    raise Refusal(400, f"{text}; as, limit and stale. This asks by {names}")
+    raise Refusal(400, f"{text}; as, limit, stale and everywhere. This asks by {names}")
 
 
 class _Asked:

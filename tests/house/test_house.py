@@ -166,6 +166,7 @@ FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
     ),
     ("runtime/membership",),
     (
+        "query/remote",
         "runtime/commit",
         "runtime/globals",
         "runtime/snapshots",

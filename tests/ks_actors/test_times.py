@@ -38,7 +38,7 @@ from ks_actors import (
 )
 from ks_actors.config._settings import SETTINGS
 from ks_actors.letters import read_letter, read_letters, redrive
-from ks_actors.query import KeyQuery, StateQueryRequest
+from ks_actors.query import Client, KeyQuery, StateQueryRequest
 from ks_actors.records import TopicPartition
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import AppHarness, AsyncTopologyTestDriver, TopologyTestDriver
@@ -272,6 +272,9 @@ REFUSING: dict[str, Callable[[AppHarness, Any], Any]] = {
     "redrive timeout_ms": lambda h, t: redrive(h.log, PLACE, 0, application_id="app", timeout_ms=t),
     "AppHarness.ended timeout_ms": lambda h, t: h.ended(t),
     "App.close timeout_ms": lambda h, t: h.app.close(timeout_ms=t),
+    "Client timeout_ms": lambda _, t: Client(["127.0.0.1:7070"], timeout_ms=t),
+    "Client.of_group timeout_ms": lambda h, t: Client.of_group(h.config, timeout_ms=t),
+    "Client.store timeout_ms": lambda _, t: Client(["127.0.0.1:7070"]).store("counts", STRING, LONG, timeout_ms=t),
 }
 """Calls that need another state, or end the app: here their time is looked at first."""
 ELSEWHERE = {

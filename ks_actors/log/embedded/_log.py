@@ -380,6 +380,7 @@ class EmbeddedLog(BaseLog):
                 name,
                 member.client_id,
                 partitions=None if member.given is None else frozenset(member.given.partitions),
+                user_data=member.user_data,
             )
             for name, member in members.items()
         ]

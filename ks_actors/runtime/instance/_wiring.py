@@ -100,7 +100,9 @@ class Wiring:
         priority: Callable[[TaskId], int] | None,
         workers: Workers,
         closing: Closing | None = None,
+        endpoint: Callable[[], str] = str,
     ) -> None:
+        self._endpoint = endpoint
         self._parts = parts
         self._topics = topics = parts.topics
         self.registry: StoreRegistry = registry
@@ -405,7 +407,9 @@ class Wiring:
         specs = self._parts.stores.by_subtopology
         stateful = [number for number, each in specs.items() if any(spec.logging for spec in each)]
         fitting = AssignmentCheck.of(topics, stateful)
-        traits = MemberTraits(tags=config.client_tags, grouping=topics.grouping.name)
+        traits = MemberTraits(
+            endpoint=self._endpoint(), tags=config.client_tags, grouping=topics.grouping.name
+        )
         group = GroupView(process_id, config.max_poll_interval_ms, fitting, traits)
         assignor = group_assignor(self._parts, fitting.topology)
         await admitted("join")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ks_actors._errors import FencedInstanceId, IllegalGeneration, TopologyError
 from ks_actors.assignment import (
+    HostedTasks,
     MemberTraits,
     decode_list,
     decode_processes,
@@ -52,6 +53,8 @@ class GroupView:
         # The tasks and standbys of the last assignment.
         self._last: Mapping[TaskId, tuple[TopicPartition, ...]] = {}
         self._standing: frozenset[TaskId] = frozenset()
+        # All members with their tasks, as of the last assignment; empty if none has an endpoint.
+        self.hosts: tuple[HostedTasks, ...] = ()
 
     @property
     def stateful(self) -> frozenset[int]:
@@ -66,6 +69,8 @@ class GroupView:
         """
         told = decode_list(assignment)
         tasks = dict(self._last) if told.kept else decode_tasks(assignment)
+        if not told.kept:  # else the assignment has no map
+            self.hosts = told.hosts
         if tasks and self._traits.grouping and told.version < _KNOWS_GROUPERS:
             raise TopologyError(
                 "the group's leader runs a release that knows no partition groupers, and this "

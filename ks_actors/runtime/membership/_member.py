@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from actors import Ref, Reply
+    from ks_actors.assignment import HostedTasks
     from ks_actors.log import BaseMembership, Log, MembershipEvent
     from ks_actors.metrics import Window
     from ks_actors.records import TaskId, TopicPartition
@@ -43,13 +44,14 @@ class MemberStatus(NamedTuple):
     """The group membership of an instance at one moment.
 
     `member_id` is None before the instance has joined its group. Stores of `pending` tasks are
-    being opened or restored.
+    being opened or restored. `hosts` are all members with their tasks, if any has an endpoint.
     """
 
     member_id: str | None
     generation: int
     tasks: Mapping[TaskId, tuple[TopicPartition, ...]]
     pending: frozenset[TaskId]
+    hosts: tuple[HostedTasks, ...] = ()
 
 
 @final
@@ -148,7 +150,8 @@ class Member(Actor[m.MemberMessage]):
     def status(self) -> MemberStatus:
         """Return the membership and the tasks; callable from any thread."""
         group, pending = self._membership.group, frozenset(self._pending)
-        return MemberStatus(group.member_id, group.generation, self._tasks, pending)
+        hosts = self._group.hosts
+        return MemberStatus(group.member_id, group.generation, self._tasks, pending, hosts)
 
     async def signal(self, signal: Signal) -> None:
         """Follow the group from the start; leave it at the end."""

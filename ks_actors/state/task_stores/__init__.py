@@ -2,7 +2,7 @@
 
 from ks_actors.state.task_stores._commit_times import CommitTimes
 from ks_actors.state.task_stores._commit_token import Token
-from ks_actors.state.task_stores._kinds import TIMESTAMPED, AnyReader, reader_of
+from ks_actors.state.task_stores._kinds import TIMESTAMPED, AnyReader, codec_of, reader_of
 from ks_actors.state.task_stores._layout import attach
 from ks_actors.state.task_stores._positions import At, merged
 from ks_actors.state.task_stores._task_stores import TaskStores
@@ -15,6 +15,7 @@ __all__ = [
     "TaskStores",
     "Token",
     "attach",
+    "codec_of",
     "merged",
     "reader_of",
 ]

@@ -35,6 +35,14 @@ def test_each_member_has_a_place_and_names_of_its_own() -> None:
     assert config.for_member(1, 1) is config
 
 
+@pytest.mark.parametrize(("address", "ports"), [("127.0.0.1:7070", [7070, 7071, 7072]), ("[::1]:0", [0, 0, 0])])
+def test_each_member_answers_queries_at_its_own_port(address: str, ports: list[int]) -> None:
+    """The ports follow that of the first member; any free port stays so."""
+    config = StreamsConfig(application_id="shop", application_server=address)
+    servers = [config.for_member(number, 3).application_server for number in (1, 2, 3)]
+    assert servers == [f"{address.rpartition(':')[0]}:{port}" for port in ports]
+
+
 @pytest.mark.parametrize("number", [0, 3])
 def test_members_are_numbered_from_1(number: int) -> None:
     """Another supervisor may count from 0."""

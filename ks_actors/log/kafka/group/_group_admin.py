@@ -19,6 +19,7 @@ from ks_actors.log.kafka.wire import (
     EndTxnRequest,
     ListGroupsRequest,
     decode_assignment,
+    decode_member,
     error_of,
     group_operations,
     leave_groups,
@@ -84,8 +85,9 @@ class GroupAdmin:
                 client_id,
                 host,
                 frozenset(decode_assignment(assignment).partitions) if is_stable else None,
+                decode_member(member_id, metadata).user_data if is_stable and metadata else b"",
             )
-            for member_id, client_id, host, _, assignment, *_ in members
+            for member_id, client_id, host, metadata, assignment, *_ in members
         ]
 
     @as_one_call
