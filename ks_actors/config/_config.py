@@ -513,8 +513,8 @@ class StreamsConfig(metaclass=Hinted):
 
         Members are numbered from 1. Each has its own `client_id`, `group_instance_id` (if there is
         one), place below `state_dir` and port of `application_server`, and an equal share of the
-        four limits of memory. Member 1 keeps the client id and the place. `App.main(processes=…)` does this by itself. Raises
-        ConfigError.
+        four limits of memory. Member 1 keeps the client id and the place. `App.main(processes=…)`
+        does this by itself. Raises ConfigError.
         """
         changed = settings_of_member(vars(self), number, count)
         return self.replace(**changed) if changed else self
