@@ -16,7 +16,7 @@ from ks_actors._hints import Hinted, refuse
 from ks_actors.app._checks import NOT_STARTED, check_callbacks, check_listeners, check_tracing
 from ks_actors.app._members import as_member, begin_as_member, tell_state
 from ks_actors.app._orders import ENDS, AppOrders
-from ks_actors.app._program import run_program
+from ks_actors.app._program import run_program, tell_end_of_program
 from ks_actors.app._signals import until_signal
 from ks_actors.app._start_log import StartReport, log_start
 from ks_actors.app._status import health, members_of, summary
@@ -515,7 +515,12 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
         or none if the log has them; at the log level DEBUG the traceback is whole. Raises
         RuntimeError in a thread, and where an event loop runs already: await `run` there.
         """
-        run_program(self._run_until_signal, self._start_report, processes)
+        try:
+            run_program(self._run_until_signal, self._start_report, processes)
+        except Exception as error:
+            # Here, as each frame that an error leaves later is in its traceback again.
+            tell_end_of_program(error)
+            raise
 
     async def _run_until_signal(self) -> None:
         self._ended, self._gone = asyncio.Event(), asyncio.Event()
