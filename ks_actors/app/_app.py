@@ -22,7 +22,7 @@ from ks_actors.app._checks import (
 )
 from ks_actors.app._members import as_member, begin_as_member, tell_supervisor
 from ks_actors.app._orders import ENDS, AppOrders
-from ks_actors.app._program import run_program
+from ks_actors.app._program import run_program, tell_end_of_program
 from ks_actors.app._signals import until_signal
 from ks_actors.app._start_log import StartReport, log_start
 from ks_actors.app._status import health, members_of, summary, tell_state
@@ -523,7 +523,12 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
         or none if the log has them; at the log level DEBUG the traceback is whole. Raises
         RuntimeError in a thread, and where an event loop runs already: await `run` there.
         """
-        run_program(self._run_until_signal, self._start_report, processes)
+        try:
+            run_program(self._run_until_signal, self._start_report, processes)
+        except Exception as error:
+            # Here, as each frame that an error leaves later is in its traceback again.
+            tell_end_of_program(error)
+            raise
 
     async def _run_until_signal(self) -> None:
         self._ended, self._gone = asyncio.Event(), asyncio.Event()

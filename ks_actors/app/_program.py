@@ -36,12 +36,16 @@ def run_program(
     tune_gc()
     raise_open_files()
     report.be_told()
-    try:
-        with kept_handlers(), asyncio.Runner(loop_factory=fastest_loop()) as runner:
-            runner.run(run())
-    except Exception as error:
-        tell_end(error)
-        if not _log.isEnabledFor(logging.DEBUG):
-            says_all = isinstance(error, KsActorsError) and error.__cause__ is None
-            shorten(error, says_all=says_all)
-        raise
+    with kept_handlers(), asyncio.Runner(loop_factory=fastest_loop()) as runner:
+        runner.run(run())
+
+
+def tell_end_of_program(error: Exception) -> None:
+    """Tell the supervisor, if any, of a program's last error, and keep only the user's frames.
+
+    At the log level DEBUG the traceback stays whole.
+    """
+    tell_end(error)
+    if not _log.isEnabledFor(logging.DEBUG):
+        says_all = isinstance(error, KsActorsError) and error.__cause__ is None
+        shorten(error, says_all=says_all)

@@ -33,10 +33,10 @@ _log = component_log(__name__)
 class DeadMembers:
     """Remove members of dead processes, and abort their open transactions.
 
-    Otherwise a rebalance would last until their sessions time out. At the start, `begin` removes
-    earlier incarnations of this process, known by their client id, which no other process can have.
-    Later, members on this machine are removed when they die: the lock of a dead process is free,
-    and its file has the member id to remove. Members that a supervisor starts again are left alone.
+    Otherwise a rebalance would last until their sessions time out. At the start, `remove_former`
+    removes earlier incarnations of this process, known by their client id, which no other process
+    can have. Later, members on this machine are removed when they die: the lock of a dead process
+    is free, and its file has the member id. Members that a supervisor starts again are left alone.
     """
 
     def __init__(
@@ -58,17 +58,29 @@ class DeadMembers:
             awaited=None if own is None else own.lock,
         )
         self._watching: asyncio.Task[None] | None = None
+        self._former_gone = False
 
     @property
     def begun(self) -> bool:
-        """Return whether earlier incarnations are removed, and local members watched."""
+        """Return whether local members are watched."""
         return self._watching is not None
 
     async def begin(self) -> None:
-        """Remove earlier incarnations, register, and watch local members until `end`.
+        """Register, and watch local members until `end`."""
+        self._register()
+        self._watching = asyncio.create_task(
+            self._watch(), name=f"local members of group {self._group_id}"
+        )
 
-        Raises LogError; after that you may call `begin` again.
+    async def remove_former(self, own: str) -> None:
+        """Remove earlier incarnations of this process from the group, once; `own` is its member id.
+
+        Do so between the two requests of a join: the group has given the id, and ends no rebalance
+        before that member has joined. So the former member's tasks are assigned once, with this
+        member. Raises LogError; after that you may call it again.
         """
+        if self._former_gone:
+            return
         found = await self._ask(
             DescribeGroupsRequest([self._group_id]),
             lambda answer: [each[0] for each in answer.groups],
@@ -76,12 +88,9 @@ class DeadMembers:
         for member_id, client_id, *_ in found.groups[0][5]:
             # A client id belongs to one instance: this member is an earlier process of the
             # instance, and its session may last long.
-            if client_id == self._client.client_id:
+            if client_id == self._client.client_id and member_id != own:
                 await self._remove(member_id)
-        self._register()
-        self._watching = asyncio.create_task(
-            self._watch(), name=f"local members of group {self._group_id}"
-        )
+        self._former_gone = True
 
     def know(self, member_id: str) -> None:
         """Record the id that the group has given this member."""

@@ -379,6 +379,8 @@ class GroupMember:
             # This request includes all changes so far.
             self._rebalance = False
             group = self._group
+            if self._dead_members is not None and group.member_id:
+                await self._dead_members.remove_former(group.member_id)
             request = join_group(
                 group.group_id,
                 group.member_id,
