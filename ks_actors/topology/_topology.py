@@ -26,7 +26,7 @@ from ks_actors.processors.api import (
 )
 from ks_actors.serdes import serde_of
 from ks_actors.topology._description import TopologyDescription
-from ks_actors.topology._named_queries import check_query, checked_queries
+from ks_actors.topology._named_queries import check_query, check_topics, checked_queries
 from ks_actors.topology._names import checked_topics, valid_topic
 from ks_actors.topology._nodes import (
     GlobalStore,
@@ -450,7 +450,9 @@ class Topology(metaclass=Hinted):
     def queries(self) -> Mapping[str, tuple[int, ...]]:
         """Return the numbers of the subtopologies by query; `rest` has those outside of queries."""
         found: dict[str, tuple[int, ...]] = {}
-        for each in self.subtopologies():
+        parts = self.subtopologies()
+        check_topics(parts, self._internal)
+        for each in parts:
             found[each.query] = (*found.get(each.query, ()), each.id)
         return MappingProxyType(found)
 

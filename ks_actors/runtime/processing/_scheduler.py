@@ -151,8 +151,17 @@ class Schedule:
         """
         if not self._waiting:
             return None
-        top = self._levels[self._top()]
-        task, since = min((level.oldest() for level in self._levels.values()), key=_since)
+        first = self._top()
+        top = self._levels[first]
+        # Queries of the same priority get their turns by their shares.
+        task, since = min(
+            (
+                level.oldest()
+                for place, level in self._levels.items()
+                if place == first or place[0] < first[0]
+            ),
+            key=_since,
+        )
         made_up = not self._made_up and now - since >= STARVED_S and task.id not in top.waiting
         if not made_up:
             task, since = top.best(now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ks_actors import Consumed, Produced, Repartitioned, StreamsBuilder, StreamsConfig, Topology, TopologyError, serdes
+from ks_actors import Consumed, Grouped, Joined, Produced, Repartitioned, StreamsBuilder, StreamsConfig, Topology, TopologyError, serdes
 
 TEXT = Consumed(serdes.STRING, serdes.STRING)
 TEXT_OUT = Produced(serdes.STRING, serdes.STRING)
@@ -57,6 +57,23 @@ def test_nodes_below_a_query_belong_to_it() -> None:
         payments = builder.stream("payments", TEXT)
     payments.to("copy", TEXT_OUT)
     assert dict(builder.build().queries()) == {"fraud": (0,)}
+
+
+def test_an_internal_topic_between_queries_is_refused() -> None:
+    """A repartition behind the block would be written by one query and read by another: the build says so."""
+    for name in ("stream", "count", "join"):
+        builder = StreamsBuilder()
+        with builder.query("fraud"):
+            moved = builder.stream("payments", TEXT).map(lambda key, value: (value, key))
+        if name == "stream":
+            moved.repartition(Repartitioned(serdes.STRING, serdes.STRING)).to("copy", TEXT_OUT)
+        elif name == "count":
+            moved.group_by_key(Grouped(serdes.STRING, serdes.STRING)).count()
+        else:
+            joined = Joined(serdes.STRING, serdes.STRING, serdes.STRING)
+            moved.join(builder.table("names", TEXT), lambda left, right: left + right, joined).to("copy", TEXT_OUT)
+        with pytest.raises(TopologyError, match=r"query fraud writes the internal topic .* and query rest reads it"):
+            builder.build()
 
 
 def test_a_topology_made_by_hand_has_queries_too() -> None:

@@ -47,15 +47,31 @@ def test_time_is_divided_by_weight(first: int, second: int, tasks: int, others: 
     assert abs(used[0] / first - used[1] / second) <= 2 * SLICE * max(1.0, slow)
 
 
+def test_many_waiting_tasks_do_not_change_the_shares() -> None:
+    """A query of little weight with a hundred tasks, which all wait for more than a second, gets its share."""
+    shares = Shares({0: "a", 1: "b"}, {"a": 9, "b": 1})
+    schedule = Schedule(None, shares)
+    for each in [task(0, 0), *(task(1, number) for number in range(100))]:
+        schedule.enter(each, 0.0)
+    turns = []
+    for turn in range(4_000):
+        found = schedule.pick(turn * SLICE)
+        assert found is not None
+        turns.append(found[0].id.subtopology)
+        shares.spent(found[0].id, SLICE)
+        schedule.enter(found[0], (turn + 1) * SLICE)
+    assert 390 <= turns.count(1) <= 410
+
+
 def test_an_idle_query_saves_up_no_time() -> None:
-    """After an hour without work it gets its share, not the hour."""
+    """After a thousand turns without work it gets its share, not those turns."""
     shares = Shares({0: "a", 1: "b"}, {"a": 1, "b": 1})
     schedule = Schedule(None, shares)
     schedule.enter(task(0, 0), 0.0)
     for _ in range(1_000):
         found = schedule.pick(0.0)
         assert found is not None
-        shares.spent(found[0].id, 3.6)
+        shares.spent(found[0].id, SLICE)
         schedule.enter(found[0], 0.0)
     schedule.enter(task(1, 0), 0.0)
     turns = []
