@@ -8,15 +8,18 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from asyncio import current_task
+from asyncio import _get_running_loop, current_task
 from asyncio.tasks import _enter_task, _leave_task
-from threading import get_ident
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from actors.events import Failed
+from actors.messages import fail_replies
 from actors.supervision import failed
 
 if TYPE_CHECKING:
+    from contextvars import Context
+
     from actors.actor._cell import Cell
 
 
@@ -46,7 +49,8 @@ def handle_now(cell: Cell, message: Any, /) -> bool:
         or life is None
         or life.awaits
         or sys.version_info < (3, 12)  # a task does not tell its context
-        or get_ident() != core.thread
+        or _get_running_loop() is not core.loop  # of another thread, or between two runs
+        or (context := cell.task.get_context()) is _context_of(asker := current_task(core.loop))
         or not (began := core.dispatch.enter())
     ):
         return False
@@ -55,14 +59,15 @@ def handle_now(cell: Cell, message: Any, /) -> bool:
     error: BaseException | None = None
     cell.current = message
     cell.since = began
-    asker = current_task(core.loop)
+    asked_in = sys.exception()
     if asker is not None:
         _leave_task(core.loop, asker)
     _enter_task(core.loop, cell.task)
     try:
-        hook = cell.task.get_context().run(receive, message)
+        hook = context.run(receive, message)
     except (Exception, asyncio.CancelledError) as raised:
         error = raised
+        _cut(raised, asked_in)
     finally:
         _leave_task(core.loop, cell.task)
         if asker is not None:
@@ -75,9 +80,23 @@ def handle_now(cell: Cell, message: Any, /) -> bool:
         life.awaits = error is None
         cell.begun = Begun(message, hook, error)
         # The error's traceback holds this frame.
-        receive = message = hook = error = None
+        receive = message = hook = error = asker = asked_in = None
         inbox.wake()
     return True
+
+
+def _context_of(task: asyncio.Task[Any] | None) -> Context | None:
+    """Return the context of the asker's task: a task may share the actor's, which is entered."""
+    return None if task is None else task.get_context()
+
+
+def _cut(error: BaseException, handled: BaseException | None) -> None:
+    """Take the exception that the asker handles out of the error's contexts."""
+    while handled is not None and error.__context__ is not None:
+        if error.__context__ is handled:
+            error.__context__ = None
+        else:
+            error = error.__context__
 
 
 async def go_on(cell: Cell) -> bool:
@@ -88,11 +107,13 @@ async def go_on(cell: Cell) -> bool:
     try:
         if begun.error is not None:
             raise begun.error
+        cell.since = perf_counter()
         await hook
     except (Exception, asyncio.CancelledError) as error:
         cell.failure = cell.own(cell.explained(error, hook))
+    if begun.error is None:
+        cell.busy += perf_counter() - cell.since
     begun = hook = None  # type: ignore[assignment]
-    cell.busy += perf_counter() - cell.since
     if cell.failure is not None:
         return await failed(cell, message)
     cell.current = None
@@ -102,7 +123,13 @@ async def go_on(cell: Cell) -> bool:
 def drop_begun(cell: Cell) -> None:
     """Fail the ask of a begun message, as the task was cancelled before it took over."""
     begun, cell.begun = cell.begun, None
-    if begun is not None:
-        if inspect.iscoroutine(begun.hook):
-            begun.hook.close()
-        cell.inbox.refuse(begun.message, "stopped")
+    if begun is None:
+        return
+    if isinstance(begun.error, Exception):
+        fail_replies(begun.message, begun.error)
+        number = 0 if cell.incarnation is None else cell.incarnation.number
+        cell.core.publish(Failed(cell.path, begun.error, number, begun.message, "stop"))
+        return
+    if inspect.iscoroutine(begun.hook):
+        begun.hook.close()
+    cell.inbox.refuse(begun.message, "stopped")

@@ -280,6 +280,7 @@ class Inbox:
         # `extendleft` reverses, so these come back in their order.
         self.user.extendleft(reversed(tuple(messages)))
         self._check_pressure()
+        self.wake()  # the handler of an ask may run while the task sleeps
 
     def take_notices(self) -> list[Notice]:
         """Take out all queued signals; only a stop request stays."""

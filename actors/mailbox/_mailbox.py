@@ -16,7 +16,8 @@ class Mailbox(msgspec.Struct, frozen=True, kw_only=True):
     `urgent` types overtake all others and are FIFO among themselves; so do due timers and piped
     results. `watermarks` (low, high) send `Pressure` to watchers when the depth reaches high, and
     again when it has fallen to low. `batch` limits the messages handled before the actor yields to
-    others; an actor with slow messages yields earlier, after about 1 ms. `stash` limits
+    others; an actor with slow messages yields earlier, after about 1 ms. Asks that an idle actor
+    handles in the asker's step do not count. `stash` limits
     `Context.stash`.
     """
 

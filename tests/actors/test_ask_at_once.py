@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import warnings
 from collections.abc import Callable
@@ -167,6 +168,95 @@ async def test_a_handler_that_is_cancelled_before_it_ran_leaves_no_coroutine() -
             await system.kill(ref)
             with pytest.raises(ActorStopped):
                 await ask
+
+
+async def test_a_handler_may_unstash() -> None:
+    """Messages that come back to the mailbox wake the actor, which sleeps while its ask is handled."""
+
+    class Stashing(Plain):
+        def receive(self, message: Any, /) -> None:
+            if isinstance(message, Run):
+                self.ctx.unstash()
+                message.reply.tell(None)
+            elif message in self.log:
+                self.log.append("again")
+                done.set()
+            else:
+                self.log.append(message)
+                self.ctx.stash(message)
+
+    done = asyncio.Event()
+    async with System("test") as system:
+        ref = await system.spawn(Spec(Stashing), "a")
+        ref.tell("later")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await ref.ask(Run, lambda _: None)
+        await asyncio.wait_for(done.wait(), 10)
+
+
+def test_an_ask_between_two_runs_of_the_loop_waits_for_the_next() -> None:
+    """No handler runs without a running loop; the reply comes with the next run."""
+    with asyncio.Runner() as runner:
+        system = System("test")
+
+        async def begin() -> Any:
+            await system.__aenter__()
+            ref = await system.spawn(Spec(Plain), "a")
+            await asyncio.sleep(0)
+            return ref
+
+        ref = runner.run(begin())
+        ask = ref.ask(Run, lambda _: "answer")
+
+        async def end() -> Any:
+            found = await ask
+            await system.__aexit__(None, None, None)
+            return found
+
+        assert runner.run(end()) == "answer"
+
+
+async def test_a_failure_keeps_nothing_of_its_asker() -> None:
+    """The error has no context of the asker's own handling, and its frames no reference to the asker's task."""
+
+    def fail(_: Plain) -> None:
+        raise Boom
+
+    failures: list[tuple[Exception, BaseException | None]] = []
+    async with System("test") as system:
+        system.subscribe(Failed, lambda event: failures.append((event.error, event.error.__context__)))
+        ref = await system.spawn(Spec(Plain, supervise=lambda _: Resume()), "a")
+        await asyncio.sleep(0)
+
+        async def ask() -> None:
+            try:
+                raise KeyError("of the asker")
+            except KeyError:
+                with contextlib.suppress(Boom):
+                    await ref.ask(Run, fail)
+
+        task = asyncio.create_task(ask())
+        await task
+        ((error, context),) = failures
+        assert context is None
+        frame = error.__traceback__
+        while frame is not None:
+            assert task not in frame.tb_frame.f_locals.values()
+            frame = frame.tb_next
+
+
+async def test_a_task_in_the_actors_own_context_may_ask() -> None:
+    """The context is entered already, so the ask waits in the mailbox."""
+    async with System("test") as system:
+        ref = await system.spawn(Spec(Plain), "a")
+        await asyncio.sleep(0)
+        task = await ref.ask(Run, lambda _: asyncio.current_task())
+
+        async def ask() -> Any:
+            return await ref.ask(Run, lambda _: "answer")
+
+        assert await asyncio.create_task(ask(), context=task.get_context()) == "answer"
 
 
 class Queued(LoopDispatch):

@@ -19,7 +19,7 @@ from tests.kafka.broker import Broker
 from tests.kafka.counting import Counting, counting_as
 from tests.waiting import soon, until
 
-pytestmark = [pytest.mark.extended, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(400), pytest.mark.heavy("a program of three processes")]
 
 
 class Spread(Counting):

@@ -44,7 +44,7 @@ async def answered(app: App, store: str, bound: PositionBound) -> Any:
         if result is None:
             return False
         assert result.failure in {None, FailureReason.NOT_UP_TO_BOUND, FailureReason.NOT_PRESENT}
-        found = result.value
+        found = None if result.failure else result.value
         return result.failure is None
 
     await until(there)
