@@ -56,7 +56,7 @@ class LoopDispatch:
     def __init__(self) -> None:
         # The end of the time for asks in this step of the loop; None until the first such ask.
         self._end: float | None = None
-        self.asking = False
+        self.asking: bool = False
 
     def resume(self, waiter: asyncio.Future[None], /) -> None:
         """Wake the waiter in the loop's next turn."""

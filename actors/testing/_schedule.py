@@ -22,7 +22,7 @@ class SeededDispatch:
     permutes = True
 
     def __init__(self, seed: int) -> None:
-        self.asking = False
+        self.asking: bool = False
         self._random = Random(seed)  # noqa: S311 - to be repeatable is the point
         self._ready: list[asyncio.Future[None]] = []
         self._scheduled = False

@@ -97,7 +97,7 @@ def test_a_task_that_comes_back_untouched_has_waited_all_the_time() -> None:
     assert schedule.pick() == ((done, untouched), False)
     now = 0.2
     schedule.update(later)
-    schedule.had_turn([done.id])
+    schedule.had_turn([(done.id, 0.0)])
     schedule.update(done)
     schedule.update(untouched)
     assert schedule.pick() == ((untouched, done, later), False)

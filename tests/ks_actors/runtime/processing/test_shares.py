@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ks_actors import TaskId
@@ -26,6 +26,7 @@ def batch(count: int) -> Batch:
     return Batch([b"k"] * count, [b"v"] * count, [0] * count, None, range(count))
 
 
+@settings(max_examples=20)
 @given(st.integers(1, 5), st.integers(1, 5), st.integers(1, 6), st.integers(1, 6), st.floats(0.2, 3.0))
 def test_time_is_divided_by_weight(first: int, second: int, tasks: int, others: int, slow: float) -> None:
     """With work in both queries at all times each gets time by its weight, however many tasks it has and however long its turns are."""
@@ -35,7 +36,7 @@ def test_time_is_divided_by_weight(first: int, second: int, tasks: int, others: 
     now = 0.0
     for each in [task(0, number) for number in range(tasks)] + [task(1, number, 1_000) for number in range(others)]:
         schedule.enter(each, now)
-    for _ in range(2_000):
+    for _ in range(300):
         found = schedule.pick(now)
         assert found is not None
         picked = found[0]
@@ -54,13 +55,13 @@ def test_many_waiting_tasks_do_not_change_the_shares() -> None:
     for each in [task(0, 0), *(task(1, number) for number in range(100))]:
         schedule.enter(each, 0.0)
     turns = []
-    for turn in range(4_000):
+    for turn in range(1_000):
         found = schedule.pick(turn * SLICE)
         assert found is not None
         turns.append(found[0].id.subtopology)
         shares.spent(found[0].id, SLICE)
         schedule.enter(found[0], (turn + 1) * SLICE)
-    assert 390 <= turns.count(1) <= 410
+    assert 95 <= turns.count(1) <= 105
 
 
 def test_an_idle_query_saves_up_no_time() -> None:
