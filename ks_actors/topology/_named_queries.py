@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Final
 from ks_actors._errors import TopologyError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from ks_actors.topology._subtopologies import Subtopology
+    from collections.abc import Collection, Iterable, Mapping
 
 REST: Final = "rest"
 """The query of all subtopologies in none of the named queries."""
@@ -38,20 +36,6 @@ def query_of(number: int, nodes: Iterable[str], queries: Mapping[str, str]) -> s
             "other query through a topic of its own (to, and stream)"
         )
     return next(iter(found), REST)
-
-
-def check_topics(parts: Sequence[Subtopology], internal: Collection[str]) -> None:
-    """Raise TopologyError for an internal topic between two queries."""
-    readers = {topic: each for each in parts for topic in each.source_topics}
-    for part in parts:
-        for topic in part.sink_topics:
-            reader = readers.get(topic)
-            if topic in internal and reader is not None and reader.query != part.query:
-                raise TopologyError(
-                    f"query {part.query} writes the internal topic {topic}, and query "
-                    f"{reader.query} reads it: continue the stream inside the query, or send the "
-                    "records to the other query through a topic of your own (to, and stream)"
-                )
 
 
 def checked_queries(wanted: Iterable[object], known: Collection[str]) -> frozenset[str]:

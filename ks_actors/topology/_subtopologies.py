@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
 
+from ks_actors._errors import TopologyError
 from ks_actors.topology._named_queries import REST, query_of
 from ks_actors.topology._nodes import SinkNode, SourceNode
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from ks_actors.topology._nodes import InternalTopic, Node
     from ks_actors.topology._stores import StoreSpec
@@ -159,3 +160,17 @@ def subtopology(
         ),
         query=query_of(number, names, queries),
     )
+
+
+def check_topics(parts: Sequence[Subtopology], internal: Collection[str]) -> None:
+    """Raise TopologyError for an internal topic between two queries."""
+    readers = {topic: each for each in parts for topic in each.source_topics}
+    for part in parts:
+        for topic in part.sink_topics:
+            reader = readers.get(topic)
+            if topic in internal and reader is not None and reader.query != part.query:
+                raise TopologyError(
+                    f"query {part.query} writes the internal topic {topic}, and query "
+                    f"{reader.query} reads it: continue the stream inside the query, or send the "
+                    "records to the other query through a topic of your own (to, and stream)"
+                )

@@ -26,7 +26,7 @@ from ks_actors.processors.api import (
 )
 from ks_actors.serdes import serde_of
 from ks_actors.topology._description import TopologyDescription
-from ks_actors.topology._named_queries import check_query, check_topics, checked_queries
+from ks_actors.topology._named_queries import check_query, checked_queries
 from ks_actors.topology._names import checked_topics, valid_topic
 from ks_actors.topology._nodes import (
     GlobalStore,
@@ -38,6 +38,7 @@ from ks_actors.topology._nodes import (
 from ks_actors.topology._stores import StoreSpec
 from ks_actors.topology._subtopologies import (
     Groups,
+    check_topics,
     copartition_groups,
     pattern_groups,
     subtopology,
