@@ -259,6 +259,57 @@ async def test_a_task_in_the_actors_own_context_may_ask() -> None:
         assert await asyncio.create_task(ask(), context=task.get_context()) == "answer"
 
 
+async def test_a_callback_may_ask() -> None:
+    """An asker without a task gets its reply, too."""
+    async with System("test") as system:
+        ref = await system.spawn(Spec(Plain), "a")
+        await asyncio.sleep(0)
+        asked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(lambda: asked.set_result(ref.ask(Run, lambda _: asyncio.current_task())))
+        task = await (await asked)
+        assert task.get_name() == "/test/a"
+
+
+async def test_a_failure_counts_though_its_actor_is_killed() -> None:
+    """The kill comes before the task takes over: the ask raises the error, and the event tells of it."""
+
+    def fail(_: Plain) -> None:
+        try:
+            raise ValueError
+        except ValueError:
+            raise Boom from None
+
+    failures: list[Exception] = []
+    async with System("test") as system:
+        system.subscribe(Failed, lambda event: failures.append(event.error))
+        ref = await system.spawn(Spec(Plain), "a")
+        await asyncio.sleep(0)
+        try:
+            raise KeyError("of the asker")
+        except KeyError:
+            ask = ref.ask(Run, fail)
+        await system.kill(ref)
+        with pytest.raises(Boom):
+            await ask
+    assert [type(error) for error in failures] == [Boom]
+
+
+async def test_an_awaitable_of_a_killed_actor_is_dropped() -> None:
+    """A handler may return a future; when the actor is killed before it waits, the ask fails."""
+
+    class Later(Plain):
+        def receive(self, message: Any, /) -> Any:
+            return asyncio.get_running_loop().create_future()
+
+    async with System("test") as system:
+        ref = await system.spawn(Spec(Later), "a")
+        await asyncio.sleep(0)
+        ask = ref.ask(Run, lambda _: None)
+        await system.kill(ref)
+        with pytest.raises(ActorStopped):
+            await ask
+
+
 class Queued(LoopDispatch):
     """The order of the event loop, with each ask through the mailbox."""
 
