@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ks_actors.query.remote import (
         AppMap,
         Caller,
+        Endpoint,
         Everywhere,
         Here,
         InstanceEndpoint,
@@ -103,13 +104,19 @@ class AppReach:
         """Return all instances as of the last assignment; none if no instance has an endpoint."""
         return tuple(
             remote.InstanceEndpoint(
-                remote.Endpoint.of(host.endpoint) if host.endpoint else None,
-                host.member_id,
+                self._endpoint(host.endpoint),
                 frozenset(TaskId(*task) for task in host.active),
                 frozenset(TaskId(*task) for task in host.standbys),
             )
             for host in self._status().hosts
         )
+
+    def _endpoint(self, address: str) -> Endpoint | None:
+        """Return the endpoint of a member; None without one, and for one that is malformed."""
+        try:
+            return remote.Endpoint.of(address) if address else None
+        except ValueError:
+            return None  # the other instances can be asked all the same
 
     async def refresh(self) -> None:
         """Do nothing: the group tells its members of each change."""
@@ -142,7 +149,7 @@ class AppReach:
         facts = self.facts(store)
         encoded = self._wire(store).keys.key_bytes(key)
         partition = facts.home(store, encoded)
-        return remote.owner_of(self.endpoints(), facts, partition, here=self._status().member_id)
+        return remote.owner_of(self.endpoints(), facts, partition, self._status().tasks)
 
     # Queries.
 

@@ -253,7 +253,7 @@ class Client:
         """
         found, facts = self._facts(store)
         encoded = serde_of(serde, role="key", of=f"store {store}").serializer(facts.topic)(key)
-        return owner_of(found.instances, facts, facts.home(store, encoded), here=None)
+        return owner_of(found.instances, facts, facts.home(store, encoded))
 
     @overload
     def store(

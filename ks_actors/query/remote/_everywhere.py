@@ -141,7 +141,7 @@ class Everywhere:
         """Return the endpoints of instances with a partition, that with the active task first."""
         if self._facts.subtopology is None:
             return [one.endpoint for one in self._directory.endpoints() if one.endpoint is not None]
-        owner = owner_of(self._directory.endpoints(), self._facts, partition, here=None)
+        owner = owner_of(self._directory.endpoints(), self._facts, partition)
         return [*([owner.active] if owner.active is not None else []), *owner.standbys]
 
     def _owner(self, how: How, partition: int) -> Endpoint:
@@ -149,7 +149,7 @@ class Everywhere:
         if self._facts.subtopology is None:
             found = next(iter(self._holders(partition)), None)
         else:
-            found = owner_of(self._directory.endpoints(), self._facts, partition, here=None).active
+            found = owner_of(self._directory.endpoints(), self._facts, partition).active
         if found is None:
             raise not_present(
                 f"partition {partition} of store {how.store} is on no instance now, or on one "
@@ -177,7 +177,7 @@ class Everywhere:
         The last way is an active task that is still being restored.
         """
         here, ways = self._here, list[Any]()
-        owner = owner_of(self._directory.endpoints(), self._facts, partition, here=None)
+        owner = owner_of(self._directory.endpoints(), self._facts, partition)
         if part is not None and here is not None:
             ways.append(lambda: here.look_up(part, call, stale=False))
         elif owner.active is not None:
