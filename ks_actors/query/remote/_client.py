@@ -14,7 +14,7 @@ from ks_actors._errors import (
     UnknownStore,
 )
 from ks_actors.assignment import decode_member
-from ks_actors.config import opened
+from ks_actors.config import opened, query_token
 from ks_actors.lifecycle import check_timeout, component_log
 from ks_actors.log import IsolationLevel, TellsGroups
 from ks_actors.query._reach import How
@@ -93,8 +93,12 @@ class Client:
         insecure: bool,
         authorities: Path | None = None,
     ) -> None:
+        try:
+            secret = None if token is None else query_token(token)
+        except ValueError as error:
+            raise ConfigError(f"token {error}") from None
         self._caller = Caller(
-            None if token is None else token.strip(),
+            secret,
             ssl,
             authorities=authorities,
             insecure=insecure,

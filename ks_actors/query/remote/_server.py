@@ -142,8 +142,8 @@ def _as_it_is(row: Any) -> Any:
 class QueryServer:
     """The HTTP server of an instance: it answers reads of its own partitions, and the app's map.
 
-    It changes nothing and executes no data: bodies are MessagePack of fixed types. Without a token
-    it serves loopback alone, and refuses other host names, which web pages could send. At most 256
+    It changes nothing and executes no data: bodies are MessagePack of fixed types. On loopback
+    without a token it refuses other host names, which web pages could send. At most 256
     connections are open at a time. A request has to arrive within ten seconds, may have 1 MiB, and
     is dropped when its answer is not read for a minute. The token is never shown.
     """
@@ -158,6 +158,7 @@ class QueryServer:
 
     async def start(self, at: Endpoint, context: ssl.SSLContext | None) -> None:
         """Take connections at an endpoint; port 0 is any free port. Raises OSError."""
+        self.endpoint = Endpoint(at.host, at.port, context is not None)
         self._server = await asyncio.start_server(
             self._connected,
             at.host,
@@ -231,6 +232,8 @@ class QueryServer:
 
     def _knows(self, headers: dict[bytes, bytes]) -> bool:
         if self._token is None:
+            if not self.endpoint.is_loopback:
+                return True  # by `query_insecure`: other machines may have any name for this one
             host = headers.get(b"host", b"").decode("latin-1")
             try:
                 return Endpoint.of(host if ":" in host else f"{host}:80").is_loopback

@@ -146,6 +146,13 @@ async def test_an_instance_without_a_token_answers_only_requests_for_this_machin
         assert (await asked(address(app), {"content-type": "text/plain"}, encode(ASK)))[0] == 404
 
 
+async def test_query_insecure_serves_other_machines_without_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have names of their own for this machine, so the name does not count there."""
+    async with instances(tmp_path, 1, query_token=None) as (app,):
+        monkeypatch.setattr(_server.Endpoint, "is_loopback", False)
+        assert (await asked(address(app), {"host": "192.0.2.1:7070"}, encode(ASK)))[0] == 200
+
+
 async def test_wrong_requests_are_refused(tmp_path: Path) -> None:
     """Data is never executed, nothing can be changed, and no request is larger than a mebibyte."""
     token = {"authorization": f"Bearer {TOKEN}"}
@@ -209,7 +216,7 @@ def test_no_instance_can_be_reached_from_other_machines_without_token_and_tls() 
     assert settings().application_server is None
     for host in ("127.0.0.1:7070", "localhost:7070", "[::1]:0"):
         assert settings(application_server=host).application_server == host
-    for host in ("10.0.0.5:7070", "0.0.0.0:7070", "app.example:7070"):
+    for host in ("10.0.0.5:7070", "app.example:7070"):
         with pytest.raises(ConfigError, match="query_token and query_ssl_certificate_location are missing"):
             settings(application_server=host)
         with pytest.raises(ConfigError, match="query_ssl_certificate_location is missing"):
@@ -219,6 +226,9 @@ def test_no_instance_can_be_reached_from_other_machines_without_token_and_tls() 
     for wrong in ("here", "here:", ":1", "here:x", "here:70000", "http://here:1", "a b:1", "::1:1"):
         with pytest.raises(ConfigError, match="is not host:port"):
             settings(application_server=wrong)
+    for everywhere in ("0.0.0.0:7070", "[::]:7070", "[::ffff:0.0.0.0]:7070"):
+        with pytest.raises(ConfigError, match="application_server.* means all interfaces, and others cannot call it"):
+            settings(application_server=everywhere, query_insecure=True)
     with pytest.raises(ConfigError, match="query_ssl_key_location: has no effect without application_server"):
         settings(query_ssl_key_location="here.pem")
 
@@ -243,6 +253,10 @@ async def test_a_client_says_what_is_wrong_with_its_arguments(tmp_path: Path) ->
         with pytest.raises(ConfigError, match="addresses") as caught:
             Client(addresses)
         assert "secret" not in str(caught.value)
+    for token in ("sec\nret", "", "s\u00e9cret"):
+        with pytest.raises(ConfigError, match="token is not a token") as caught:
+            Client(["http://127.0.0.1:1"], token=token)
+        assert token not in str(caught.value) or not token
     async with instances(tmp_path, 1) as (app,), Client([address(app)], token=TOKEN) as client:
         with pytest.raises(UnknownStore, match="no store 'none'"):
             client.store("none", STRING, LONG)
