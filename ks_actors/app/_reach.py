@@ -124,12 +124,16 @@ class AppReach:
     def facts(self, store: str) -> StoreFacts:
         """Return the facts about a store. Raises UnknownStore."""
         local, spec = self._local, self._local.spec(store)
+        topic = spec.source_topic or self._parts().topics.changelog(store)
+        if local.is_global(store):
+            return remote.StoreFacts(spec.kind.value, None, 0, topic)
         return remote.StoreFacts(
             spec.kind.value,
-            None if local.is_global(store) else local.subtopology(store),
-            0 if local.is_global(store) else local.partitions(store),
-            spec.source_topic or self._parts().topics.changelog(store),
-            grouped=not local.is_global(store) and self._parts().topics.grouping.custom,
+            local.subtopology(store),
+            local.partitions(store),
+            topic,
+            grouped=self._parts().topics.grouping.custom,
+            tasks=local.grouped(store),
         )
 
     def described(self) -> AppMap:
@@ -185,4 +189,4 @@ class AppReach:
                 authorities=config.query_ssl_ca_location,
                 insecure=config.query_insecure,
             )
-        return remote.Everywhere(self, self._caller, self.facts(store), wire, self._here())
+        return remote.Everywhere(self, self._caller, wire, self._here())

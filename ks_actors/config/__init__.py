@@ -58,8 +58,8 @@ __all__ = [
     "missing_directory",
     "open_patiently",
     "opened",
-    "servers",
     "query_token",
+    "servers",
     "split_server",
     "stop_after",
 ]

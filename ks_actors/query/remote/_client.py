@@ -250,6 +250,10 @@ class Client:
             raise UnknownStore(f"the app has no store {store!r}; it has {known}")
         return found, facts
 
+    def facts(self, store: str) -> StoreFacts:
+        """Return the facts about a store, as last known. Raises UnknownStore and NotRunning."""
+        return self._facts(store)[1]
+
     def owner(self, store: str, key: Any, serde: SerdeOrType[Any]) -> KeyOwner:
         """Return the instances with the partition where Kafka's partitioner puts a key.
 
@@ -333,7 +337,7 @@ class Client:
             else IsolationLevel(isolation) is IsolationLevel.READ_COMMITTED
         )
         return StoreQueries(
-            Everywhere(self, self._caller, facts, Wire(spec, facts.topic)),
+            Everywhere(self, self._caller, Wire(spec, facts.topic)),
             spec,
             How(name, partition, committed, stale, timeout_ms),
             timestamped=timestamped,

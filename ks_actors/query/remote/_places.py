@@ -12,7 +12,7 @@ from ks_actors.records import TaskId
 from ks_actors.records import partition as partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Container, Iterable, Sequence
 
 
 class Endpoint(NamedTuple):
@@ -76,7 +76,8 @@ class StoreFacts(msgspec.Struct, frozen=True):
     """The facts about a store that a caller needs to ask for it.
 
     `subtopology` is None for a global store, which every instance has as a whole. The store is
-    `grouped` if a user's partition grouper makes its tasks.
+    `grouped` if a user's partition grouper makes its tasks; `tasks` are their numbers, which may
+    have gaps.
     """
 
     kind: str
@@ -84,6 +85,14 @@ class StoreFacts(msgspec.Struct, frozen=True):
     partitions: int
     topic: str
     grouped: bool = False
+    tasks: tuple[int, ...] = ()
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """The numbers of all partitions; 0 for a global store."""
+        if self.grouped:
+            return self.tasks
+        return range(1 if self.subtopology is None else self.partitions)
 
     def home(self, store: str, key: bytes) -> int:
         """Return the partition where Kafka's partitioner puts a key; 0 for a global store.

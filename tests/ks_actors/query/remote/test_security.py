@@ -21,7 +21,7 @@ from cryptography.x509.oid import NameOID
 
 from ks_actors import App, ConfigError, QueryFailed, StreamsConfig, UnknownStore
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.query import Client, FailureReason
+from ks_actors.query import Client, Endpoint, FailureReason
 from ks_actors.query.remote import _caller, _server
 from ks_actors.query.remote._messages import MOST_REQUEST_BYTES, Ask, Frames, Refused, encode
 from ks_actors.serdes import LONG, STRING
@@ -149,7 +149,7 @@ async def test_an_instance_without_a_token_answers_only_requests_for_this_machin
 async def test_query_insecure_serves_other_machines_without_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They have names of their own for this machine, so the name does not count there."""
     async with instances(tmp_path, 1, query_token=None) as (app,):
-        monkeypatch.setattr(_server.Endpoint, "is_loopback", False)
+        monkeypatch.setattr(Endpoint, "is_loopback", False)
         assert (await asked(address(app), {"host": "192.0.2.1:7070"}, encode(ASK)))[0] == 200
 
 
@@ -177,7 +177,9 @@ async def test_wrong_requests_are_refused(tmp_path: Path) -> None:
         assert (await refused(Ask("counts", "get", [], b"k1", [], committed=False))).error == "ConfigError"
         assert (await refused(Ask("by-time", "count", [0], None, [], committed=False))).error == "ConfigError"
         assert (await refused(Ask("none", "get", [0], b"k1", [], committed=False))).error == "UnknownStore"
+        assert (await refused(Ask("counts", "count", [0, 0], None, [], committed=False))).error == "ConfigError"
         assert (await refused(Ask("counts", "get", [9], b"k1", [], committed=False))).reason == "DOES_NOT_EXIST"
+        assert (await refused(Ask("counts", "get", [0], b"k1", [], committed=False, of=5))).reason == "NOT_PRESENT"
 
 
 async def test_callers_that_say_nothing_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +229,7 @@ def test_no_instance_can_be_reached_from_other_machines_without_token_and_tls() 
         with pytest.raises(ConfigError, match="is not host:port"):
             settings(application_server=wrong)
     for everywhere in ("0.0.0.0:7070", "[::]:7070", "[::ffff:0.0.0.0]:7070"):
-        with pytest.raises(ConfigError, match="application_server.* means all interfaces, and others cannot call it"):
+        with pytest.raises(ConfigError, match=r"application_server.* means all interfaces, and others cannot call it"):
             settings(application_server=everywhere, query_insecure=True)
     with pytest.raises(ConfigError, match="query_ssl_key_location: has no effect without application_server"):
         settings(query_ssl_key_location="here.pem")
