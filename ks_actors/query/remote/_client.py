@@ -159,15 +159,24 @@ class Client:
     async def _find_instances(self) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout_ms / 1000
-        while (error := await self._look()) is not None:
-            if loop.time() + _AGAIN_SECONDS >= deadline:
-                raise not_present(f"no instance answers: {error}", "") from error
-            await asyncio.sleep(_AGAIN_SECONDS)
+        error: Exception | None = None
+        try:
+            async with asyncio.timeout_at(deadline):
+                while (error := await self._look()) is not None:
+                    if loop.time() + _AGAIN_SECONDS >= deadline:
+                        raise not_present(f"no instance answers: {error}", "") from error
+                    await asyncio.sleep(_AGAIN_SECONDS)
+        except TimeoutError as late:
+            why = error or f"the deadline of {self._timeout_ms} ms is over"
+            raise not_present(f"no instance answers: {why}", "") from late
 
     # The map.
 
     async def _look(self) -> Exception | None:
-        """Ask instances in turn for a map that is not older; return the error if none answers."""
+        """Ask instances in turn for a map that is not older; return the error if none answers.
+
+        Raises ConfigError if none answers and an instance refuses this client.
+        """
         known = self._map
         endpoints = dict.fromkeys(self._known_endpoints())
         # In a group all members may have been replaced since the last lookup.
@@ -177,6 +186,7 @@ class Client:
         order = list(endpoints)
         self._turn += 1
         failed: Exception | None = None
+        refused: ConfigError | None = None
         best: AppMap | None = None
         for number in range(len(order)):
             endpoint = order[(self._turn + number) % len(order)]
@@ -186,12 +196,17 @@ class Client:
             except (Unreachable, NotRunning, TimeoutError) as error:
                 failed = error if str(error) else Unreachable(f"{endpoint} does not answer in time")
                 continue
+            except ConfigError as error:
+                refused = error  # of this instance: it may have an old certificate, for one
+                continue
             if best is None or found.generation > best.generation:
                 best = found
             if known is None or found.generation >= known.generation:
                 break
         # All maps may be older: a group that was created anew counts from the beginning.
         if best is None:
+            if refused is not None:
+                raise refused
             return failed or Unreachable("no address is known")
         self._map = best
         return None

@@ -22,7 +22,7 @@ from cryptography.x509.oid import NameOID
 from ks_actors import App, ConfigError, QueryFailed, StreamsConfig, UnknownStore
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.query import Client, Endpoint, FailureReason
-from ks_actors.query.remote import _caller, _server
+from ks_actors.query.remote import _caller, _client, _server
 from ks_actors.query.remote._messages import MOST_REQUEST_BYTES, Ask, Frames, Refused, encode
 from ks_actors.serdes import LONG, STRING
 from tests.ks_actors.query.remote.test_everywhere import TOKEN, instances
@@ -192,6 +192,49 @@ async def test_callers_that_say_nothing_are_dropped(tmp_path: Path, monkeypatch:
         assert (await asked(address(app), {}))[0] == 503
         assert await reader.read() == b""
         writer.close()
+
+
+async def test_a_client_waits_no_longer_than_its_timeout(tmp_path: Path) -> None:
+    """Also for addresses that take a connection and say nothing."""
+    done = asyncio.Event()
+
+    async def connected(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await done.wait()
+        writer.close()
+
+    began = asyncio.get_running_loop().time()
+    async with await asyncio.start_server(connected, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(QueryFailed, match="no instance answers: the deadline of 50 ms is over"):
+            await Client([f"http://127.0.0.1:{port}"], token=TOKEN, timeout_ms=50).__aenter__()
+        done.set()
+    assert asyncio.get_running_loop().time() - began < _client._ASK_SECONDS
+
+
+async def test_an_instance_that_refuses_does_not_hide_another_one(tmp_path: Path) -> None:
+    """One with an old token or certificate, for one."""
+    async with (
+        instances(tmp_path / "a", 1, query_token=TOKEN[1:]) as (other,),
+        instances(tmp_path / "b", 1) as (app,),
+        Client([address(other), address(app)], token=TOKEN) as client,
+    ):
+        client._turn = 0
+        for _ in range(2):
+            client._map = None
+            assert await client._look() is None
+
+
+async def test_idle_connections_are_closed_after_a_minute(tmp_path: Path) -> None:
+    """Also those to instances that nobody asks again."""
+    async with instances(tmp_path, 2) as apps, Client([address(app) for app in apps], token=TOKEN) as client:
+        await client._caller.map(Endpoint.of(address(apps[0])))
+        await client._caller.map(Endpoint.of(address(apps[1])))
+        (old,) = client._caller._idle[Endpoint.of(address(apps[0]))]
+        old.used_at -= 61
+        client._caller._swept_at -= 61
+        await client._caller.map(Endpoint.of(address(apps[1])))
+        assert list(client._caller._idle) == [Endpoint.of(address(apps[1]))]
+        assert old.writer.is_closing()
 
 
 async def test_an_answer_that_is_none_of_this_app_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
