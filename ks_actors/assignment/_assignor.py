@@ -103,7 +103,8 @@ class GroupAssignor:
             return self._assigned(states, partitions, told)
         except KsActorsError as error:
             _log.error("no tasks are assigned: %s", error)
-            return {each.member_id: _told(error, each.member_id, states) for each in members}
+            asker = _asker(states)
+            return {each.member_id: _told(error, each.member_id, states, asker) for each in members}
 
     def _assigned(
         self, states: Mapping[str, MemberState], partitions: Mapping[str, int], told: int
@@ -140,8 +141,13 @@ class GroupAssignor:
             versions,
             told,
         )
+        keeping = [name for name, error in problems.items() if isinstance(error, GrouperFailed)]
+        asker = _asker({member: states[member] for member in keeping})
         return {
-            **{member: _told(problem, member, states) for member, problem in problems.items()},
+            **{
+                member: _told(problem, member, states, asker)
+                for member, problem in problems.items()
+            },
             **given,
         }
 
@@ -203,7 +209,7 @@ class GroupAssignor:
         chosen = {task: member for member in tasks for task in plan[member].active}
         hosts = pack_hosts(_hosts(states, {**chosen, **owners}, standbys))
         processes = {state.process_id for state in states.values()} - {""}
-        asker = _asker(states)
+        asker = _asker({member: states[member] for member in tasks})
 
         def encoded(hosts: bytes) -> dict[str, MemberAssignment]:
             return {
@@ -254,7 +260,9 @@ class GroupAssignor:
         return _last(group), failure
 
 
-def _told(error: KsActorsError, member: str, states: Mapping[str, MemberState]) -> MemberAssignment:
+def _told(
+    error: KsActorsError, member: str, states: Mapping[str, MemberState], asker: str | None
+) -> MemberAssignment:
     """Return the assignment of a member that cannot get tasks: it keeps its own, or none."""
     state = states.get(member)
     keeps = state is not None and not state.newcomer and state.version >= _KEEPS
@@ -262,7 +270,7 @@ def _told(error: KsActorsError, member: str, states: Mapping[str, MemberState]) 
         encode_kept(
             str(error),
             {each.process_id for each in states.values()} - {""},
-            asks=member == _asker(states),
+            asks=member == asker,
         )
         if keeps and isinstance(error, GrouperFailed)
         else encode_problem(error)
@@ -272,12 +280,10 @@ def _told(error: KsActorsError, member: str, states: Mapping[str, MemberState]) 
 def _asker(states: Mapping[str, MemberState]) -> str | None:
     """Return the member that asks for another assignment after a failure.
 
-    Only members that have been here can ask, and earlier versions do not know of failures.
+    Earlier versions do not know of failures. Newcomers are last: they may get a problem, and end.
     """
-    able = (
-        member for member, state in states.items() if state.version >= _KEEPS and not state.newcomer
-    )
-    return min(able, default=None)
+    able = ((each.newcomer, name) for name, each in states.items() if each.version >= _KEEPS)
+    return min(able, default=(True, None))[1]
 
 
 def _last(group: GroupState) -> dict[str, MemberTasks]:

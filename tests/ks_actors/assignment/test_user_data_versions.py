@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from ks_actors import TaskId
 from ks_actors.assignment import (
     GroupAssignor,
+    GroupState,
     HostedTasks,
+    MemberTasks,
     MemberTraits,
     TopologyInfo,
     decode_list,
@@ -214,3 +216,19 @@ def test_the_map_of_members_fits_into_the_groups_record_or_is_left_out(caplog: p
 def test_a_map_that_cannot_be_read_is_no_map(packed: bytes) -> None:
     """The tasks of the assignment count all the same."""
     assert decode_list(encode_tasks({}, hosts=packed)).hosts == ()
+
+
+class Fails:
+    """An assignor that always fails."""
+
+    def assign(self, group: GroupState) -> Mapping[str, MemberTasks]:
+        raise ValueError(f"no answer for {len(group.members)} members")
+
+
+def test_after_a_failure_one_member_asks_that_knows_of_failures() -> None:
+    """Members of version 3 cannot ask for another assignment."""
+    for names in ("abc", "ab"):
+        members = [old(names[0], TaskId(0, 0)), *map(new, names[1:])]
+        found = GroupAssignor(TOPOLOGY, assignor=Fails())(members, {"t": 4})
+        assert [name for name in names if decode_list(found[name]).asks] == ["b"]
+        assert "no answer" in decode_list(found["b"]).failure

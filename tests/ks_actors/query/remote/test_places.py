@@ -1,4 +1,4 @@
-"""What a caller knows of the app: its partitions, which may change, and instances that may be gone."""
+"""The app as its callers know it: partitions may change, and instances may be gone."""
 
 from __future__ import annotations
 
