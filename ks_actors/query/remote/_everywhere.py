@@ -80,7 +80,7 @@ class Everywhere:
 
     async def first(self, how: How, call: Call) -> Any:
         """Return the answer of the partition that has the key, or of the given partition."""
-        await self._check(how)
+        await self._check(how, call.key)
 
         def look_up() -> Awaitable[Any]:
             facts = self._directory.facts(how.store)
@@ -96,7 +96,7 @@ class Everywhere:
 
     async def rows(self, how: How, scan: Scan) -> AsyncGenerator[list[Any], None]:
         """Yield the rows of a scan in one order over all instances, a slice at a time."""
-        await self._check(how)
+        await self._check(how, scan.key)
         tries = _Tries(how)
         while True:
             began = False
@@ -115,10 +115,18 @@ class Everywhere:
 
     # Which partitions, and who has them.
 
-    async def _check(self, how: How) -> None:
-        """Raise QueryFailed if the store lacks the given partition, also by the latest news."""
+    async def _check(self, how: How, key: Any) -> None:
+        """Raise QueryFailed if the store lacks the given partition, also by the latest news.
+
+        Without one, raise it for a key of a grouped store: its partition is never known.
+        """
         partition = how.partition
-        if partition is None or self._has(how.store, partition):
+        if partition is None:
+            facts = self._directory.facts(how.store)
+            if facts.grouped and key is not NO_KEY:
+                self._home(how, facts, key)
+            return
+        if self._has(how.store, partition):
             return
         await self._refreshed(_Tries(how))
         if not self._has(how.store, partition):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,17 @@ def test_the_tasks_of_a_grouper_may_have_gaps() -> None:
     assert StoreFacts("key_value", 0, 5, "t", grouped=True, tasks=(0, 4)).numbers == (0, 4)
     assert list(StoreFacts("key_value", 0, 3, "t").numbers) == [0, 1, 2]
     assert list(StoreFacts("key_value", None, 0, "t").numbers) == [0]
+
+
+async def test_a_key_of_a_grouped_store_fails_at_once(tmp_path: Path) -> None:
+    """Only the grouper knows its task: another attempt would not help."""
+    async with instances(tmp_path, 1) as (app,), Client([address(app)], token=TOKEN) as client:
+        change_map(client, "by-time", grouped=True, tasks=(0, 1, 2, 3))
+        reader = client.store("by-time", STRING, LONG)
+        async with asyncio.timeout(5):
+            for ask in (lambda: reader.fetch("k1", 0), lambda: reader.fetch("k1", 0, 3_000)):
+                with pytest.raises(QueryFailed, match="a partition grouper decides"):
+                    await ask()
 
 
 @pytest.mark.parametrize("stale", [False, True])
