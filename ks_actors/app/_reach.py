@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ks_actors.query.remote import (
         AppMap,
         Caller,
+        Endpoint,
         Everywhere,
         Here,
         InstanceEndpoint,
@@ -103,13 +104,19 @@ class AppReach:
         """Return all instances as of the last assignment; none if no instance has an endpoint."""
         return tuple(
             remote.InstanceEndpoint(
-                remote.Endpoint.of(host.endpoint) if host.endpoint else None,
-                host.member_id,
+                self._endpoint(host.endpoint),
                 frozenset(TaskId(*task) for task in host.active),
                 frozenset(TaskId(*task) for task in host.standbys),
             )
             for host in self._status().hosts
         )
+
+    def _endpoint(self, address: str) -> Endpoint | None:
+        """Return the endpoint of a member; None without one, and for one that is malformed."""
+        try:
+            return remote.Endpoint.of(address) if address else None
+        except ValueError:
+            return None  # the other instances can be asked all the same
 
     async def refresh(self) -> None:
         """Do nothing: the group tells its members of each change."""
@@ -117,12 +124,16 @@ class AppReach:
     def facts(self, store: str) -> StoreFacts:
         """Return the facts about a store. Raises UnknownStore."""
         local, spec = self._local, self._local.spec(store)
+        topic = spec.source_topic or self._parts().topics.changelog(store)
+        if local.is_global(store):
+            return remote.StoreFacts(spec.kind.value, None, 0, topic)
         return remote.StoreFacts(
             spec.kind.value,
-            None if local.is_global(store) else local.subtopology(store),
-            0 if local.is_global(store) else local.partitions(store),
-            spec.source_topic or self._parts().topics.changelog(store),
-            grouped=not local.is_global(store) and self._parts().topics.grouping.custom,
+            local.subtopology(store),
+            local.partitions(store),
+            topic,
+            grouped=self._parts().topics.grouping.custom,
+            tasks=local.grouped(store),
         )
 
     def described(self) -> AppMap:
@@ -142,7 +153,7 @@ class AppReach:
         facts = self.facts(store)
         encoded = self._wire(store).keys.key_bytes(key)
         partition = facts.home(store, encoded)
-        return remote.owner_of(self.endpoints(), facts, partition, here=self._status().member_id)
+        return remote.owner_of(self.endpoints(), facts, partition, self._status().tasks)
 
     # Queries.
 
@@ -178,4 +189,4 @@ class AppReach:
                 authorities=config.query_ssl_ca_location,
                 insecure=config.query_insecure,
             )
-        return remote.Everywhere(self, self._caller, self.facts(store), wire, self._here())
+        return remote.Everywhere(self, self._caller, wire, self._here())

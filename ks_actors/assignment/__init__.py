@@ -38,6 +38,7 @@ from ks_actors.assignment._info import (
     encode_member,
     encode_problem,
     encode_tasks,
+    pack_hosts,
 )
 from ks_actors.assignment._standbys import assign_standbys
 from ks_actors.assignment._sticky import Warm, assign_sticky
@@ -74,4 +75,5 @@ __all__ = [
     "encode_problem",
     "encode_tasks",
     "group_partitions",
+    "pack_hosts",
 ]

@@ -14,6 +14,7 @@ from ks_actors.assignment._info import (
     encode_kept,
     encode_problem,
     encode_tasks,
+    pack_hosts,
 )
 from ks_actors.assignment._sticky_assignor import StickyTaskAssignor
 from ks_actors.assignment._verify import verify
@@ -33,6 +34,9 @@ _log = component_log(__name__)
 _DEFAULT = Grouping()
 # The first version of the user data by which a member can be told to keep its tasks.
 _KEEPS = 4
+# Kafka keeps the user data of all members and their assignments in one record of at most 1 MiB
+# (`message.max.bytes`), beside ids and partitions.
+_MOST_BYTES = 850_000
 
 
 @final
@@ -95,13 +99,15 @@ class GroupAssignor:
         states: dict[str, MemberState] = {}
         try:
             states = {member.member_id: decode_member(member.user_data) for member in members}
-            return self._assigned(states, partitions)
+            told = sum(len(member.user_data) for member in members)
+            return self._assigned(states, partitions, told)
         except KsActorsError as error:
             _log.error("no tasks are assigned: %s", error)
-            return {each.member_id: _told(error, each.member_id, states) for each in members}
+            asker = _asker(states)
+            return {each.member_id: _told(error, each.member_id, states, asker) for each in members}
 
     def _assigned(
-        self, states: Mapping[str, MemberState], partitions: Mapping[str, int]
+        self, states: Mapping[str, MemberState], partitions: Mapping[str, int], told: int
     ) -> Mapping[str, MemberAssignment]:
         versions = {member: state.topology or self._own for member, state in states.items()}
         problems: dict[str, KsActorsError] = {**admit(versions, states)}
@@ -133,9 +139,15 @@ class GroupAssignor:
             },
             states,
             versions,
+            told,
         )
+        keeping = [name for name, error in problems.items() if isinstance(error, GrouperFailed)]
+        asker = _asker({member: states[member] for member in keeping})
         return {
-            **{member: _told(problem, member, states) for member, problem in problems.items()},
+            **{
+                member: _told(problem, member, states, asker)
+                for member, problem in problems.items()
+            },
             **given,
         }
 
@@ -163,8 +175,12 @@ class GroupAssignor:
         tasks: Mapping[str, Tasks],
         states: Mapping[str, MemberState],
         versions: Mapping[str, TopologyInfo],
+        told: int,
     ) -> dict[str, MemberAssignment]:
-        """Return the assignments of members; `tasks` has the tasks that each may run."""
+        """Return the assignments of members; `tasks` has the tasks that each may run.
+
+        `told` is the size (bytes) of the members' user data.
+        """
         if not tasks:
             return {}
         known = {task for each in tasks.values() for task in each}
@@ -191,18 +207,34 @@ class GroupAssignor:
                 if task.subtopology in stateful[member]
             }
         chosen = {task: member for member in tasks for task in plan[member].active}
-        hosts = _hosts(states, {**chosen, **owners}, standbys)
+        hosts = pack_hosts(_hosts(states, {**chosen, **owners}, standbys))
         processes = {state.process_id for state in states.values()} - {""}
-        return {
-            member: encode_tasks(
-                {task: tasks[member][task] for task in free[member]},
-                processes,
-                standbys[member],
-                hosts=hosts,
-                failure=failure,
+        asker = _asker({member: states[member] for member in tasks})
+
+        def encoded(hosts: bytes) -> dict[str, MemberAssignment]:
+            return {
+                member: encode_tasks(
+                    {task: tasks[member][task] for task in free[member]},
+                    processes,
+                    standbys[member],
+                    hosts=hosts,
+                    failure=failure,
+                    asks=bool(failure) and member == asker,
+                )
+                for member in tasks
+            }
+
+        given = encoded(hosts)
+        size = told + sum(len(each.user_data) for each in given.values())
+        if hosts and size > _MOST_BYTES:
+            _log.warning(
+                "members are not told each other's application_server: the group's record on "
+                "Kafka would have %s bytes, and may have 1 MiB. Queries of other instances and "
+                "clients fail until the group has fewer members or tasks",
+                f"{size:,}",
             )
-            for member in tasks
-        }
+            return encoded(b"")
+        return given
 
     def _plan(self, group: GroupState, *, fresh: bool) -> tuple[Mapping[str, MemberTasks], str]:
         """Ask the assignor; return the tasks of each member, and the reason if it has failed.
@@ -228,15 +260,30 @@ class GroupAssignor:
         return _last(group), failure
 
 
-def _told(error: KsActorsError, member: str, states: Mapping[str, MemberState]) -> MemberAssignment:
+def _told(
+    error: KsActorsError, member: str, states: Mapping[str, MemberState], asker: str | None
+) -> MemberAssignment:
     """Return the assignment of a member that cannot get tasks: it keeps its own, or none."""
     state = states.get(member)
     keeps = state is not None and not state.newcomer and state.version >= _KEEPS
     return (
-        encode_kept(str(error), {each.process_id for each in states.values()} - {""})
+        encode_kept(
+            str(error),
+            {each.process_id for each in states.values()} - {""},
+            asks=member == asker,
+        )
         if keeps and isinstance(error, GrouperFailed)
         else encode_problem(error)
     )
+
+
+def _asker(states: Mapping[str, MemberState]) -> str | None:
+    """Return the member that asks for another assignment after a failure.
+
+    Earlier versions do not know of failures. Newcomers are last: they may get a problem, and end.
+    """
+    able = ((each.newcomer, name) for name, each in states.items() if each.version >= _KEEPS)
+    return min(able, default=(True, None))[1]
 
 
 def _last(group: GroupState) -> dict[str, MemberTasks]:
@@ -335,7 +382,6 @@ def _hosts(
         active[owner].append((task.subtopology, task.partition))
     return [
         HostedTasks(
-            member,
             state.endpoint,
             tuple(active[member]),
             tuple(sorted((task.subtopology, task.partition) for task in standbys.get(member, ()))),

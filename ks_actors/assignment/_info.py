@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -112,10 +113,9 @@ class HostedTasks(msgspec.Struct, frozen=True, array_like=True):
 
     `active` has the tasks that the member owns or gets with this assignment. A task that is to move
     counts for its owner until the owner has given it up. `endpoint` is empty for a member that
-    answers no queries.
+    answers no queries. There is no member id: those of all members would be half of the bytes.
     """
 
-    member_id: str
     endpoint: str
     active: tuple[tuple[int, int], ...] = ()
     standbys: tuple[tuple[int, int], ...] = ()
@@ -127,11 +127,12 @@ class TaskList(msgspec.Struct, frozen=True, array_like=True):
     `processes` are the process ids of all current members. `standbys` are the tasks to follow as
     standbys.
 
-    Leaders before version 4 omit the remaining fields. `hosts` are all members with their tasks, if
-    any member has an endpoint. `warmups` are those of the `standbys` that get a task's state ahead
+    Leaders before version 4 omit the remaining fields. `packed` are the compressed `hosts`.
+    `warmups` are those of the `standbys` that get a task's state ahead
     of the task. `uncovered` are the subtopologies that no member runs. `failure` is the reason why
     the group keeps its last assignment, empty if it does not. With `kept`, the members keep their
-    tasks and standbys, and the lists of both are empty.
+    tasks and standbys, and the lists of both are empty. The one member that `asks` is to ask for
+    another assignment after a failure.
     """
 
     version: int
@@ -139,11 +140,22 @@ class TaskList(msgspec.Struct, frozen=True, array_like=True):
     problem: tuple[str, str] | None = None
     processes: tuple[str, ...] = ()
     standbys: tuple[tuple[int, int], ...] = ()
-    hosts: tuple[HostedTasks, ...] = ()
+    packed: bytes = b""
     warmups: tuple[tuple[int, int], ...] = ()
     uncovered: tuple[int, ...] = ()
     failure: str = ""
     kept: bool = False
+    asks: bool = False
+
+    @property
+    def hosts(self) -> tuple[HostedTasks, ...]:
+        """All members with their tasks; empty if no member has an endpoint, or for wrong data."""
+        if not self.packed:
+            return ()
+        try:
+            return _decode_hosts(zlib.decompressobj().decompress(self.packed, _MOST_BYTES))
+        except (zlib.error, msgspec.MsgspecError):
+            return ()
 
 
 def host_of_process() -> str:
@@ -167,6 +179,8 @@ _NO_TRAITS = MemberTraits(host="")
 _encode = msgspec.msgpack.Encoder().encode
 _decode_state = msgspec.msgpack.Decoder(MemberState).decode
 _decode_list = msgspec.msgpack.Decoder(TaskList).decode
+_decode_hosts = msgspec.msgpack.Decoder(tuple[HostedTasks, ...]).decode
+_MOST_BYTES = 1 << 26
 
 
 def encode_member(
@@ -231,19 +245,25 @@ def decode_member(user_data: bytes) -> MemberState:
         ) from error
 
 
+def pack_hosts(hosts: Collection[HostedTasks]) -> bytes:
+    """Return the compressed map of all members for `encode_tasks`; empty for no member."""
+    return zlib.compress(_encode(hosts), 9) if hosts else b""
+
+
 def encode_tasks(
     tasks: Mapping[TaskId, tuple[TopicPartition, ...]],
     processes: Iterable[str] = (),
     standbys: Iterable[TaskId] = (),
     *,
-    hosts: Iterable[HostedTasks] = (),
+    hosts: bytes = b"",
     warmups: Iterable[TaskId] = (),
     uncovered: Iterable[int] = (),
     failure: str = "",
+    asks: bool = False,
 ) -> MemberAssignment:
     """Return the assignment of a member with these tasks and standbys; see TaskList.
 
-    `processes` are the process ids of all members.
+    `processes` are the process ids of all members. `hosts` are from `pack_hosts`.
     """
     listed = tuple(
         (task.subtopology, task.partition, tuple((topic, number) for topic, number in tasks[task]))
@@ -259,21 +279,23 @@ def encode_tasks(
                 None,
                 tuple(sorted(processes)),
                 _pairs(standbys),
-                tuple(hosts),
+                hosts,
                 _pairs(warmups),
                 tuple(sorted(uncovered)),
                 failure,
+                asks=asks,
             )
         ),
     )
 
 
-def encode_kept(failure: str, processes: Iterable[str]) -> MemberAssignment:
+def encode_kept(failure: str, processes: Iterable[str], *, asks: bool) -> MemberAssignment:
     """Return an assignment by which a member keeps its tasks and standbys, with the reason.
 
     Only members with version 4 of the user data understand it.
     """
-    listed = TaskList(VERSION, (), None, tuple(sorted(processes)), failure=failure, kept=True)
+    known = tuple(sorted(processes))
+    listed = TaskList(VERSION, (), None, known, failure=failure, kept=True, asks=asks)
     return MemberAssignment((), _encode(listed))
 
 

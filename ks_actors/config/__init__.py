@@ -22,7 +22,7 @@ from ks_actors.config._kafka import SCHEME, servers
 from ks_actors.config._members import MEMBERS
 from ks_actors.config._open_log import kafka_options, missing_directory, open_patiently, opened
 from ks_actors.config._parsers import ProcessingGuarantee
-from ks_actors.config._queries import is_loopback, split_server
+from ks_actors.config._queries import is_loopback, query_token, split_server
 from ks_actors.config._reset_to import ResetTo, ShiftBy, clamped, is_target, milliseconds
 from ks_actors.config._settings import Keywords, Options, SettingsOfApp
 from ks_actors.snapshots import without_login as without_login
@@ -58,6 +58,7 @@ __all__ = [
     "missing_directory",
     "open_patiently",
     "opened",
+    "query_token",
     "servers",
     "split_server",
     "stop_after",

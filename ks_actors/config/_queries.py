@@ -23,13 +23,22 @@ def split_server(value: str) -> tuple[str, int] | None:
 
 
 def server(value: Any) -> str:
-    """Accept `host:port`, with brackets around an IPv6 address; port 0 is any free port."""
-    if not isinstance(value, str) or split_server(value.strip()) is None:
+    """Accept `host:port`, with brackets around an IPv6 address; port 0 is any free port.
+
+    Others call this address, so it cannot be that of all interfaces.
+    """
+    found = split_server(value.strip()) if isinstance(value, str) else None
+    if found is None:
         raise ValueError("is not host:port, such as 10.0.0.5:7070 or [::1]:7070")
-    return value.strip()
+    if _is_unspecified(found[0]):
+        raise ValueError(
+            "means all interfaces, and others cannot call it: give the address at which other "
+            "machines reach this one, such as 10.0.0.5:7070"
+        )
+    return str(value).strip()
 
 
-def token(value: Any) -> str:
+def query_token(value: Any) -> str:
     """Accept a secret that an HTTP header can have; blanks around it, as of a file, do not count.
 
     The error does not show it.
@@ -48,6 +57,14 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _is_unspecified(host: str) -> bool:
+    try:
+        found = ip_address(host)
+    except ValueError:
+        return False
+    return (getattr(found, "ipv4_mapped", None) or found).is_unspecified
 
 
 def query_contradictions(values: Mapping[str, Any], given: Collection[str]) -> list[str]:

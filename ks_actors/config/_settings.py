@@ -45,7 +45,7 @@ from ks_actors.config._parsers import (
     whole_number,
     wrapper,
 )
-from ks_actors.config._queries import query_contradictions, server, token
+from ks_actors.config._queries import query_contradictions, query_token, server
 from ks_actors.log import IsolationLevel
 from ks_actors.topology import FailOnInvalidTimestamp, optimization
 
@@ -341,7 +341,7 @@ SETTINGS: dict[str, Setting] = {
         ),
     ),
     "application_server": Setting(optional(server), _is(None)),
-    "query_token": Setting(optional(token), _is(None)),
+    "query_token": Setting(optional(query_token), _is(None)),
     "query_ssl_certificate_location": Setting(optional(directory), _is(None)),
     "query_ssl_key_location": Setting(optional(directory), _is(None)),
     "query_ssl_ca_location": Setting(optional(directory), _is(None)),

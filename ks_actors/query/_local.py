@@ -229,13 +229,19 @@ class LocalStores:
         """Return a task's open stores."""
         return self.registry.get(task)
 
+    def grouped(self, store: str) -> tuple[int, ...]:
+        """Return the numbers of a store's tasks by a user's grouper, in order; else nothing."""
+        topics, number = self.topics(), self.subtopology(store)
+        if not topics.grouping.custom:
+            return ()
+        tasks = [task.partition for task in topics.tasks() if task.subtopology == number]
+        return tuple(sorted(tasks))
+
     def partitions(self, store: str) -> int:
         """Return a store's number of partitions over all instances; 0 when no processor has it."""
         topics = self.topics()
         if topics.grouping.custom:
-            number = self.subtopology(store)
-            tasks = [task.partition for task in topics.tasks() if task.subtopology == number]
-            return max(tasks, default=-1) + 1
+            return max(self.grouped(store), default=-1) + 1
         # Built on first use: an app without queries needs neither of the two tables.
         if self._topics is None:
             self._topics = topics.subtopology_topics()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from contextlib import aclosing
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 
@@ -83,11 +84,17 @@ async def slices(
 ) -> AsyncGenerator[list[Any], None]:
     """Return the rows of some partitions, merged, a slice at a time.
 
-    Raises QueryFailed when one of the partitions moves to another instance.
+    A slice without rows says that the scan goes on. Raises QueryFailed when one of the partitions
+    moves to another instance.
     """
     merged: Iterator[Any]
     if any(part.in_thread for part in parts):
-        collected = [await _visited(local, part, scan, timeout_ms) for part in parts]
+        collected: list[list[Any]] = []
+        for part in parts:
+            collected.append([])
+            async with aclosing(_visits(local, part, scan, timeout_ms, collected[-1])) as visits:
+                async for _ in visits:
+                    yield []
         merged = heapq.merge(*collected, key=_first, reverse=scan.reverse)
     else:
         for part in parts:
@@ -155,12 +162,13 @@ def _some(
     return False
 
 
-async def _visited(local: LocalStores, part: Part, scan: Scan, timeout_ms: int) -> list[Any]:
-    """Return all rows of a task that threads process.
+async def _visits(
+    local: LocalStores, part: Part, scan: Scan, timeout_ms: int, found: list[Any]
+) -> AsyncGenerator[None, None]:
+    """Collect all rows of a task that threads process; yield after each visit.
 
     The rows are read between slices of processing, and kept until all rows are read.
     """
-    found: list[Any] = []
 
     def collect() -> Iterator[None]:
         yield from part.reader.prepare()
@@ -171,6 +179,6 @@ async def _visited(local: LocalStores, part: Part, scan: Scan, timeout_ms: int) 
             yield
 
     steps = collect()
-    while await part.at(lambda _: _step(local, steps), timeout_ms):  # noqa: ASYNC110 - not a wait
+    while await part.at(lambda _: _step(local, steps), timeout_ms):
+        yield
         await asyncio.sleep(0)
-    return found

@@ -109,6 +109,7 @@ class Caller:
         self._insecure = insecure
         self._idle: dict[Endpoint, list[_Connection]] = {}
         self._turns: dict[Endpoint, asyncio.Semaphore] = {}
+        self._swept_at: float = 0.0
         self._closed = False
 
     def __repr__(self) -> str:
@@ -253,6 +254,20 @@ class Caller:
         connection.http.start_next_cycle()
         connection.used_at = asyncio.get_running_loop().time()
         idle.append(connection)
+        self._sweep(connection.used_at)
+
+    def _sweep(self, now: float) -> None:
+        """Close idle connections that are too old: nobody may ask their instances again."""
+        if now < self._swept_at + _IDLE_SECONDS:
+            return
+        self._swept_at = now
+        for endpoint, idle in tuple(self._idle.items()):
+            for connection in idle:
+                if not connection.fresh_after(now):
+                    connection.writer.transport.abort()
+            idle[:] = [each for each in idle if each.fresh_after(now)]
+            if not idle:
+                del self._idle[endpoint]
 
     def close(self) -> None:
         """Close all idle connections; those in use end with their requests."""

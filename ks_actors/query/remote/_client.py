@@ -14,7 +14,7 @@ from ks_actors._errors import (
     UnknownStore,
 )
 from ks_actors.assignment import decode_member
-from ks_actors.config import opened
+from ks_actors.config import opened, query_token
 from ks_actors.lifecycle import check_timeout, component_log
 from ks_actors.log import IsolationLevel, TellsGroups
 from ks_actors.query._reach import How
@@ -93,8 +93,12 @@ class Client:
         insecure: bool,
         authorities: Path | None = None,
     ) -> None:
+        try:
+            secret = None if token is None else query_token(token)
+        except ValueError as error:
+            raise ConfigError(f"token {error}") from None
         self._caller = Caller(
-            None if token is None else token.strip(),
+            secret,
             ssl,
             authorities=authorities,
             insecure=insecure,
@@ -155,15 +159,24 @@ class Client:
     async def _find_instances(self) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout_ms / 1000
-        while (error := await self._look()) is not None:
-            if loop.time() + _AGAIN_SECONDS >= deadline:
-                raise not_present(f"no instance answers: {error}", "") from error
-            await asyncio.sleep(_AGAIN_SECONDS)
+        error: Exception | None = None
+        try:
+            async with asyncio.timeout_at(deadline):
+                while (error := await self._look()) is not None:
+                    if loop.time() + _AGAIN_SECONDS >= deadline:
+                        raise not_present(f"no instance answers: {error}", "") from error
+                    await asyncio.sleep(_AGAIN_SECONDS)
+        except TimeoutError as late:
+            why = error or f"the deadline of {self._timeout_ms} ms is over"
+            raise not_present(f"no instance answers: {why}", "") from late
 
     # The map.
 
     async def _look(self) -> Exception | None:
-        """Ask instances in turn for a map that is not older; return the error if none answers."""
+        """Ask instances in turn for a map that is not older; return the error if none answers.
+
+        Raises ConfigError if none answers and an instance refuses this client.
+        """
         known = self._map
         endpoints = dict.fromkeys(self._known_endpoints())
         # In a group all members may have been replaced since the last lookup.
@@ -173,6 +186,7 @@ class Client:
         order = list(endpoints)
         self._turn += 1
         failed: Exception | None = None
+        refused: ConfigError | None = None
         best: AppMap | None = None
         for number in range(len(order)):
             endpoint = order[(self._turn + number) % len(order)]
@@ -182,12 +196,17 @@ class Client:
             except (Unreachable, NotRunning, TimeoutError) as error:
                 failed = error if str(error) else Unreachable(f"{endpoint} does not answer in time")
                 continue
+            except ConfigError as error:
+                refused = error  # of this instance: it may have an old certificate, for one
+                continue
             if best is None or found.generation > best.generation:
                 best = found
             if known is None or found.generation >= known.generation:
                 break
         # All maps may be older: a group that was created anew counts from the beginning.
         if best is None:
+            if refused is not None:
+                raise refused
             return failed or Unreachable("no address is known")
         self._map = best
         return None
@@ -246,6 +265,10 @@ class Client:
             raise UnknownStore(f"the app has no store {store!r}; it has {known}")
         return found, facts
 
+    def facts(self, store: str) -> StoreFacts:
+        """Return the facts about a store, as last known. Raises UnknownStore and NotRunning."""
+        return self._facts(store)[1]
+
     def owner(self, store: str, key: Any, serde: SerdeOrType[Any]) -> KeyOwner:
         """Return the instances with the partition where Kafka's partitioner puts a key.
 
@@ -253,7 +276,7 @@ class Client:
         """
         found, facts = self._facts(store)
         encoded = serde_of(serde, role="key", of=f"store {store}").serializer(facts.topic)(key)
-        return owner_of(found.instances, facts, facts.home(store, encoded), here=None)
+        return owner_of(found.instances, facts, facts.home(store, encoded))
 
     @overload
     def store(
@@ -329,7 +352,7 @@ class Client:
             else IsolationLevel(isolation) is IsolationLevel.READ_COMMITTED
         )
         return StoreQueries(
-            Everywhere(self, self._caller, facts, Wire(spec, facts.topic)),
+            Everywhere(self, self._caller, Wire(spec, facts.topic)),
             spec,
             How(name, partition, committed, stale, timeout_ms),
             timestamped=timestamped,

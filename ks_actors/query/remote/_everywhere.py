@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final
 
 from ks_actors._errors import FailureReason, KsActorsError, NotRunning, QueryFailed
@@ -47,6 +48,10 @@ class Directory(Protocol):
         """Look whether there is news; never raises for instances that do not answer."""
         ...
 
+    def facts(self, store: str) -> StoreFacts:
+        """Return the facts about a store as last known: its partitions may become more."""
+        ...
+
 
 @final
 class Everywhere:
@@ -63,20 +68,27 @@ class Everywhere:
         self,
         directory: Directory,
         caller: Caller,
-        facts: StoreFacts,
         wire: Wire,
         here: Here | None = None,
     ) -> None:
         self._directory = directory
         self._caller = caller
-        self._facts = facts
         self._wire = wire
         self._here = here
+        # Lookups of global stores take turns at all instances.
+        self._turn = 0
 
     async def first(self, how: How, call: Call) -> Any:
         """Return the answer of the partition that has the key, or of the given partition."""
-        partition = self._home(how, call.key)
-        return await self._again(how, lambda: self._look_up(how, partition, call))
+        await self._check(how, call.key)
+
+        def look_up() -> Awaitable[Any]:
+            facts = self._directory.facts(how.store)
+            partition = self._home(how, facts, call.key)
+            ask = partial(self._asked, facts, partition, call)
+            return self._answer(how, facts, partition, call, ask)
+
+        return await self._again(how, look_up)
 
     async def count(self, how: How) -> int:
         """Return the approximate number of keys of all instances."""
@@ -84,12 +96,12 @@ class Everywhere:
 
     async def rows(self, how: How, scan: Scan) -> AsyncGenerator[list[Any], None]:
         """Yield the rows of a scan in one order over all instances, a slice at a time."""
-        partitions = self._partitions(how, scan.key)
+        await self._check(how, scan.key)
         tries = _Tries(how)
         while True:
             began = False
             try:
-                async with aclosing(self._scanned(how, scan, partitions, tries.count)) as found:
+                async with aclosing(self._scanned(how, scan, tries.count)) as found:
                     async for rows in found:
                         began = began or bool(rows)
                         yield [scan.show(row) for row in rows]
@@ -103,28 +115,41 @@ class Everywhere:
 
     # Which partitions, and who has them.
 
-    def _home(self, how: How, key: Any) -> int:
+    async def _check(self, how: How, key: Any) -> None:
+        """Raise QueryFailed if the store lacks the given partition, also by the latest news.
+
+        Without one, raise it for a key of a grouped store: its partition is never known.
+        """
+        partition = how.partition
+        if partition is None:
+            facts = self._directory.facts(how.store)
+            if facts.grouped and key is not NO_KEY:
+                self._home(how, facts, key)
+            return
+        if self._has(how.store, partition):
+            return
+        await self._refreshed(_Tries(how))
+        if not self._has(how.store, partition):
+            count = self._directory.facts(how.store).partitions
+            raise QueryFailed(
+                f"store {how.store} has no partition {partition}: it has {count}",
+                reason=FailureReason.DOES_NOT_EXIST,
+                store=how.store,
+                partition=partition,
+            )
+
+    def _has(self, store: str, partition: int) -> bool:
+        facts = self._directory.facts(store)
+        return facts.subtopology is None or partition in facts.numbers
+
+    def _home(self, how: How, facts: StoreFacts, key: Any) -> int:
         data = self._wire.keys.key_bytes(key)
-        if how.partition is not None:
-            return self._existing(how, how.partition)
-        return self._facts.home(how.store, data)
+        return facts.home(how.store, data) if how.partition is None else how.partition
 
-    def _existing(self, how: How, partition: int) -> int:
-        if self._facts.subtopology is None or 0 <= partition < self._facts.partitions:
-            return partition
-        raise QueryFailed(
-            f"store {how.store} has no partition {partition}: it has {self._facts.partitions}",
-            reason=FailureReason.DOES_NOT_EXIST,
-            store=how.store,
-            partition=partition,
-        )
-
-    def _partitions(self, how: How, key: Any) -> list[int]:
+    def _partitions(self, how: How, facts: StoreFacts, key: Any) -> Sequence[int]:
         if key is not NO_KEY:
-            return [self._home(how, key)]
-        if how.partition is not None:
-            return [self._existing(how, how.partition)]
-        return list(range(1 if self._facts.subtopology is None else self._facts.partitions))
+            return [self._home(how, facts, key)]
+        return facts.numbers if how.partition is None else [how.partition]
 
     def _local(self, how: How, partition: int, *, stale: bool) -> Part | None:
         """Return a partition if it is here and active; with `stale` in any role."""
@@ -137,19 +162,25 @@ class Everywhere:
         part = local.part(how.store, partition)
         return part if part is not None and (stale or part.active) else None
 
-    def _holders(self, partition: int) -> list[Endpoint]:
-        """Return the endpoints of instances with a partition, that with the active task first."""
-        if self._facts.subtopology is None:
-            return [one.endpoint for one in self._directory.endpoints() if one.endpoint is not None]
-        owner = owner_of(self._directory.endpoints(), self._facts, partition, here=None)
+    def _holders(self, facts: StoreFacts, partition: int) -> list[Endpoint]:
+        """Return the endpoints of instances with a partition, that with the active task first.
+
+        All instances have a global store: they take turns to be the first.
+        """
+        if facts.subtopology is None:
+            ends = [one.endpoint for one in self._directory.endpoints() if one.endpoint is not None]
+            self._turn += 1
+            at = self._turn % len(ends) if ends else 0
+            return ends[at:] + ends[:at]
+        owner = owner_of(self._directory.endpoints(), facts, partition)
         return [*([owner.active] if owner.active is not None else []), *owner.standbys]
 
-    def _owner(self, how: How, partition: int) -> Endpoint:
+    def _owner(self, how: How, facts: StoreFacts, partition: int) -> Endpoint:
         """Return the endpoint of the instance with the active task. Raises QueryFailed."""
-        if self._facts.subtopology is None:
-            found = next(iter(self._holders(partition)), None)
+        if facts.subtopology is None:
+            found = next(iter(self._holders(facts, partition)), None)
         else:
-            found = owner_of(self._directory.endpoints(), self._facts, partition, here=None).active
+            found = owner_of(self._directory.endpoints(), facts, partition).active
         if found is None:
             raise not_present(
                 f"partition {partition} of store {how.store} is on no instance now, or on one "
@@ -161,74 +192,93 @@ class Everywhere:
 
     # Lookups.
 
-    async def _look_up(self, how: How, partition: int, call: Call) -> Any:
+    async def _answer(
+        self,
+        how: How,
+        facts: StoreFacts,
+        partition: int,
+        call: Callable[[Any], Any],
+        ask: Callable[..., Awaitable[Any]],
+    ) -> Any:
+        """Return the answer of a partition: here by `call`, elsewhere by `ask`."""
         part, here = self._local(how, partition, stale=False), self._here
-        if not how.stale:
-            if part is not None and here is not None:
-                return await here.look_up(part, call, stale=False)
-            return await self._asked(self._owner(how, partition), partition, call, stale=False)
-        return await hedged(self._ways(how, partition, call, part))
+        if part is not None and here is not None and not how.stale:
+            return await here.look_up(part, call, stale=False)
+        if facts.subtopology is not None and not how.stale:
+            return await ask(self._owner(how, facts, partition), stale=False)
+        return await hedged(self._ways(how, facts, partition, call, ask, part))
 
     def _ways(
-        self, how: How, partition: int, call: Call, part: Part | None
+        self,
+        how: How,
+        facts: StoreFacts,
+        partition: int,
+        call: Callable[[Any], Any],
+        ask: Callable[..., Awaitable[Any]],
+        part: Part | None,
     ) -> list[Callable[[], Awaitable[Any]]]:
         """Return the ways to an answer that may be stale: the active task, then standbys.
 
-        The last way is an active task that is still being restored.
+        The last way is an active task that is still being restored. A global store is the same on
+        all instances.
         """
         here, ways = self._here, list[Any]()
-        owner = owner_of(self._directory.endpoints(), self._facts, partition, here=None)
         if part is not None and here is not None:
             ways.append(lambda: here.look_up(part, call, stale=False))
-        elif owner.active is not None:
-            active = owner.active
-            ways.append(lambda: self._asked(active, partition, call, stale=False))
-        other = self._local(how, partition, stale=True)
-        if other is not None and here is not None:
-            ways.append(lambda: here.look_up(other, call, stale=True))
-        for endpoint in owner.standbys:
-            ways.append(lambda at=endpoint: self._asked(at, partition, call, stale=True))
-        if owner.active is not None and part is None:
-            last = owner.active
-            ways.append(lambda: self._asked(last, partition, call, stale=True))
+        if facts.subtopology is None:
+            ways += [partial(ask, at, stale=True) for at in self._holders(facts, partition)]
+        else:
+            owner = owner_of(self._directory.endpoints(), facts, partition)
+            active = [] if owner.active is None or part is not None else [owner.active]
+            ways += [partial(ask, at, stale=False) for at in active]
+            other = self._local(how, partition, stale=True)
+            if other is not None and here is not None:
+                ways.append(lambda: here.look_up(other, call, stale=True))
+            ways += [partial(ask, at, stale=True) for at in (*owner.standbys, *active)]
         if not ways:
-            self._owner(how, partition)
+            self._owner(how, facts, partition)
         return ways
 
-    async def _asked(self, endpoint: Endpoint, partition: int, call: Call, *, stale: bool) -> Any:
-        partitions = [] if self._facts.subtopology is None else [partition]
-        ask = self._wire.ask(call, partitions, stale=stale)
+    async def _asked(
+        self, facts: StoreFacts, partition: int, call: Call, endpoint: Endpoint, *, stale: bool
+    ) -> Any:
+        ask = self._wire.ask(call, _named(facts, [partition]), stale=stale, of=facts.partitions)
         found = await _running(self._caller.look_up(endpoint, ask))
         return self._wire.answer(found.rows, call)
 
     async def _count(self, how: How) -> int:
-        total = 0
-        for partition in self._partitions(how, NO_KEY):
-            part, here = self._local(how, partition, stale=how.stale), self._here
-            if part is not None and here is not None:
-                total += await here.look_up(part, count, stale=how.stale)
-                continue
-            partitions = [] if self._facts.subtopology is None else [partition]
-            ask = Ask(how.store, COUNT, partitions, None, [], how.committed, stale=how.stale)
-            total += (await _running(self._caller.look_up(self._owner(how, partition), ask))).count
+        facts, total = self._directory.facts(how.store), 0
+        for partition in self._partitions(how, facts, NO_KEY):
+            ask = partial(self._counted, how, facts, partition)
+            total += await self._answer(how, facts, partition, count, ask)
         return total
+
+    async def _counted(
+        self, how: How, facts: StoreFacts, partition: int, endpoint: Endpoint, *, stale: bool
+    ) -> int:
+        numbers, of = _named(facts, [partition]), facts.partitions
+        ask = Ask(how.store, COUNT, numbers, None, [], how.committed, stale=stale, of=of)
+        return (await _running(self._caller.look_up(endpoint, ask))).count
 
     # Scans.
 
     async def _scanned(
-        self, how: How, scan: Scan, partitions: list[int], attempt: int
+        self, how: How, scan: Scan, attempt: int
     ) -> AsyncGenerator[list[LocalRow], None]:
+        facts = self._directory.facts(how.store)
         here: list[Part] = []
         others: dict[Endpoint, list[int]] = {}
-        for partition in partitions:
+        for partition in self._partitions(how, facts, scan.key):
             part = self._local(how, partition, stale=how.stale and attempt > 0)
             if part is not None:
                 here.append(part)
                 continue
-            holders = self._holders(partition) if how.stale else []
-            endpoint = holders[attempt % len(holders)] if holders else self._owner(how, partition)
+            holders = self._holders(facts, partition) if how.stale else []
+            endpoint = (
+                holders[attempt % len(holders)] if holders else self._owner(how, facts, partition)
+            )
             others.setdefault(endpoint, []).append(partition)
-        streams = [self._remote(how, scan, at, numbers) for at, numbers in others.items()]
+        streams = [self._remote(how, facts, scan, at, numbers) for at, numbers in others.items()]
         if here:
             streams.append(self._in_place(how, scan, here))
         try:
@@ -248,11 +298,11 @@ class Everywhere:
                 yield [(place_of(place), key, entry) for place, key, entry in rows]
 
     async def _remote(
-        self, how: How, scan: Scan, endpoint: Endpoint, partitions: list[int]
+        self, how: How, facts: StoreFacts, scan: Scan, endpoint: Endpoint, partitions: list[int]
     ) -> AsyncGenerator[list[LocalRow], None]:
         call: Any = scan.begin
-        numbers = [] if self._facts.subtopology is None else partitions
-        ask = self._wire.ask(call, numbers, stale=how.stale)
+        numbers = _named(facts, partitions)
+        ask = self._wire.ask(call, numbers, stale=how.stale, of=facts.partitions)
         async with aclosing(self._caller.rows(endpoint, ask)) as found:
             while True:
                 try:
@@ -308,6 +358,11 @@ class _Tries:
             raise failed
         await asyncio.sleep(self._pause)
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+
+
+def _named(facts: StoreFacts, partitions: list[int]) -> list[int]:
+    """Return the partitions as a request names them: none of a global store."""
+    return [] if facts.subtopology is None else partitions
 
 
 async def _running(answer: Awaitable[T]) -> T:

@@ -39,7 +39,8 @@ class Ask(msgspec.Struct, frozen=True, tag=True):
 
     `partitions` is empty for a global store. `key` is None for many keys; `low` and `high` are a
     range of key bytes, whose end is excluded. `reverse` is None for one value. With `stale`
-    standbys and restored tasks answer too.
+    standbys and restored tasks answer too. `of` is the number of partitions as the caller knows it:
+    an instance with another number refuses, since the key may be in another partition.
     """
 
     store: str
@@ -52,6 +53,7 @@ class Ask(msgspec.Struct, frozen=True, tag=True):
     high: bytes | None = None
     reverse: bool | None = None
     stale: bool = False
+    of: int | None = None
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):

@@ -12,7 +12,7 @@ from ks_actors.records import TaskId
 from ks_actors.records import partition as partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable, Sequence
 
 
 class Endpoint(NamedTuple):
@@ -49,12 +49,11 @@ class Endpoint(NamedTuple):
 class InstanceEndpoint(msgspec.Struct, frozen=True):
     """An instance of the app, with its endpoint and tasks.
 
-    `endpoint` is None for an instance without `application_server`. `member_id` is that of the
-    group's member. A task that is to move counts for its owner until the owner has given it up.
+    `endpoint` is None for an instance without `application_server`. A task that is to move counts
+    for its owner until the owner has given it up.
     """
 
     endpoint: Endpoint | None
-    member_id: str
     active: frozenset[TaskId] = frozenset()
     standbys: frozenset[TaskId] = frozenset()
 
@@ -77,7 +76,8 @@ class StoreFacts(msgspec.Struct, frozen=True):
     """The facts about a store that a caller needs to ask for it.
 
     `subtopology` is None for a global store, which every instance has as a whole. The store is
-    `grouped` if a user's partition grouper makes its tasks.
+    `grouped` if a user's partition grouper makes its tasks; `tasks` are their numbers, which may
+    have gaps.
     """
 
     kind: str
@@ -85,6 +85,14 @@ class StoreFacts(msgspec.Struct, frozen=True):
     partitions: int
     topic: str
     grouped: bool = False
+    tasks: tuple[int, ...] = ()
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """The numbers of all partitions; 0 for a global store."""
+        if self.grouped:
+            return self.tasks
+        return range(1 if self.subtopology is None else self.partitions)
 
     def home(self, store: str, key: bytes) -> int:
         """Return the partition where Kafka's partitioner puts a key; 0 for a global store.
@@ -115,17 +123,20 @@ class AppMap(msgspec.Struct, frozen=True):
 
 
 def owner_of(
-    instances: Iterable[InstanceEndpoint], facts: StoreFacts, partition: int, *, here: str | None
+    instances: Iterable[InstanceEndpoint],
+    facts: StoreFacts,
+    partition: int,
+    here: Container[TaskId] = (),
 ) -> KeyOwner:
-    """Return the instances with a partition of a store; `here` is the caller's own member id."""
+    """Return the instances with a partition of a store; `here` are the caller's own tasks."""
     task = TaskId(facts.subtopology if facts.subtopology is not None else -1, partition)
-    active, standbys, local = None, [], False
+    active, standbys = None, []
     for one in instances:
         if task in one.active:
-            active, local = one.endpoint, one.member_id == here
+            active = one.endpoint
         elif task in one.standbys and one.endpoint is not None:
             standbys.append(one.endpoint)
-    return KeyOwner(partition, active, tuple(standbys), local)
+    return KeyOwner(partition, active, tuple(standbys), task in here)
 
 
 def not_present(text: str, store: str, partition: int | None = None) -> QueryFailed:

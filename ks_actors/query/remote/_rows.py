@@ -111,8 +111,11 @@ class Wire:
 
     # Requests.
 
-    def ask(self, call: Call, partitions: Sequence[int], *, stale: bool) -> Ask:
-        """Return the request for a call. Raises what the serde of keys raises."""
+    def ask(self, call: Call, partitions: Sequence[int], *, stale: bool, of: int) -> Ask:
+        """Return the request for a call to some of the store's `of` partitions.
+
+        Raises what the serde of keys raises.
+        """
         low, high = call.range_of(self.keys) or (None, None)
         return Ask(
             self._name,
@@ -125,6 +128,7 @@ class Wire:
             high,
             call.reverse,
             stale,
+            of,
         )
 
     def call(self, ask: Ask) -> Call:

@@ -35,7 +35,7 @@ from ks_actors.query.remote._messages import (
     encode,
     framed,
 )
-from ks_actors.query.remote._places import Endpoint
+from ks_actors.query.remote._places import Endpoint, not_present
 from ks_actors.query.remote._rows import COUNT, LOOKUPS, Wire
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ _IDLE_SECONDS: Final = 120.0
 _DRAIN_SECONDS: Final = 60.0
 _SIGN_SECONDS: Final = 1.0
 _AT_ONCE: Final = 500
+_AT_ONCE_BYTES: Final = 1 << 18
 _LOOKUP_TIMEOUT_MS: Final = 10_000
 _OK, _BAD, _UNKNOWN, _NO_PATH, _TOO_LARGE, _BUSY = 200, 400, 401, 404, 413, 503
 _log = component_log(__name__)
@@ -68,24 +69,33 @@ class Leased:
     time no other instance can have had the task.
     """
 
-    __slots__ = ("_call", "_holds", "_part")
+    __slots__ = ("_call", "_holds", "_parts")
 
-    def __init__(self, call: Callable[[Any], Any], part: Part, holds: Callable[[], bool]) -> None:
+    def __init__(
+        self, call: Callable[[Any], Any], parts: list[Part], holds: Callable[[], bool]
+    ) -> None:
         self._call = call
-        self._part = part
+        self._parts = parts
         self._holds = holds
 
     def __call__(self, reader: Any) -> Any:
-        """Return the reader's answer. Raises QueryFailed when the lease is over."""
+        """Return the answer of a part's reader.
+
+        Raises QueryFailed when the lease is over, or when the task has become a standby.
+        """
+        part = next(each for each in self._parts if each.reader is reader)
         if not self._holds():
-            raise QueryFailed(
-                f"partition {self._part.partition} of store {reader.name} may have moved: the "
-                "group has not answered this instance for its session timeout; try again",
-                reason=FailureReason.NOT_ACTIVE,
-                store=reader.name,
-                partition=self._part.partition,
-            )
-        return self._call(reader)
+            why = "the group has not answered this instance for its session timeout"
+        elif not part.active:
+            why = f"the task is {part.role.value} on this instance by now"
+        else:
+            return self._call(reader)
+        raise QueryFailed(
+            f"partition {part.partition} of store {reader.name} may have moved: {why}; try again",
+            reason=FailureReason.NOT_ACTIVE,
+            store=reader.name,
+            partition=part.partition,
+        )
 
 
 @final
@@ -99,12 +109,16 @@ class Here:
         self.wire: Callable[[str], Wire] = wire
         self._holds = holds
 
-    def leased(self, call: Callable[[Any], Any], part: Part, *, stale: bool) -> Callable[..., Any]:
+    def leased(
+        self, call: Callable[[Any], Any], parts: list[Part], *, stale: bool
+    ) -> Callable[..., Any]:
         """Return the call, to be answered only while the lease holds unless it may be `stale`."""
-        return call if stale else Leased(call, part, self._holds)
+        return call if stale else Leased(call, parts, self._holds)
 
-    def parts(self, store: str, partitions: list[int], *, stale: bool) -> list[Part]:
-        """Return these partitions of a store; that of a global store for none.
+    def parts(
+        self, store: str, partitions: list[int], *, stale: bool, of: int | None = None
+    ) -> list[Part]:
+        """Return these partitions of a store, which has `of`; that of a global store for none.
 
         Raises QueryFailed and NotRunning.
         """
@@ -113,6 +127,13 @@ class Here:
             return local.readable(store, None, stale=True)
         if not partitions:
             raise ConfigError(f"store {store}: the request names no partition")
+        if len({*partitions}) < len(partitions):
+            raise ConfigError(f"store {store}: the request names a partition twice")
+        count = local.partitions(store)
+        if of is not None and of != count:
+            raise not_present(
+                f"store {store} has {count} partitions here, and {of} by the request", store
+            )
         return [
             part for number in partitions for part in local.readable(store, number, stale=stale)
         ]
@@ -120,15 +141,14 @@ class Here:
     async def look_up(self, part: Part, call: Callable[[Any], Any], *, stale: bool) -> Any:
         """Return the answer of one partition."""
         stale = stale or self.local.is_global(part.reader.name)
-        return await part.at(self.leased(call, part, stale=stale), _LOOKUP_TIMEOUT_MS)
+        return await part.at(self.leased(call, [part], stale=stale), _LOOKUP_TIMEOUT_MS)
 
     async def rows(
         self, parts: list[Part], scan: Scan, *, stale: bool
     ) -> AsyncGenerator[list[Any], None]:
         """Yield the rows of some partitions as their readers have them, a slice at a time."""
-        first = parts[0]
-        stale = stale or self.local.is_global(first.reader.name)
-        leased = Scan(self.leased(scan.begin, first, stale=stale), _as_it_is, reverse=scan.reverse)
+        stale = stale or self.local.is_global(parts[0].reader.name)
+        leased = Scan(self.leased(scan.begin, parts, stale=stale), _as_it_is, reverse=scan.reverse)
         async with aclosing(slices(self.local, parts, leased, _LOOKUP_TIMEOUT_MS)) as found:
             async for rows in found:
                 yield rows
@@ -142,8 +162,8 @@ def _as_it_is(row: Any) -> Any:
 class QueryServer:
     """The HTTP server of an instance: it answers reads of its own partitions, and the app's map.
 
-    It changes nothing and executes no data: bodies are MessagePack of fixed types. Without a token
-    it serves loopback alone, and refuses other host names, which web pages could send. At most 256
+    It changes nothing and executes no data: bodies are MessagePack of fixed types. On loopback
+    without a token it refuses other host names, which web pages could send. At most 256
     connections are open at a time. A request has to arrive within ten seconds, may have 1 MiB, and
     is dropped when its answer is not read for a minute. The token is never shown.
     """
@@ -158,6 +178,7 @@ class QueryServer:
 
     async def start(self, at: Endpoint, context: ssl.SSLContext | None) -> None:
         """Take connections at an endpoint; port 0 is any free port. Raises OSError."""
+        self.endpoint = Endpoint(at.host, at.port, context is not None)
         self._server = await asyncio.start_server(
             self._connected,
             at.host,
@@ -216,7 +237,12 @@ class QueryServer:
         route = head.method, head.target
         if route == (b"GET", MAP_PATH.encode()):
             await talk.body()
-            await talk.answer(encode(self._map()))
+            try:
+                found = encode(self._map())
+            except KsActorsError as error:  # the app starts, or ends
+                await talk.refuse(_BUSY, error)
+                return False
+            await talk.answer(found)
         elif route == (b"POST", PATH.encode()) and headers.get(b"content-type") == CONTENT.encode():
             body = await talk.body()
             if body is None:
@@ -231,6 +257,8 @@ class QueryServer:
 
     def _knows(self, headers: dict[bytes, bytes]) -> bool:
         if self._token is None:
+            if not self.endpoint.is_loopback:
+                return True  # by `query_insecure`: other machines may have any name for this one
             host = headers.get(b"host", b"").decode("latin-1")
             try:
                 return Endpoint.of(host if ":" in host else f"{host}:80").is_loopback
@@ -251,7 +279,7 @@ class QueryServer:
                 await talk.answer(framed(Found([], await self._count(ask, wire))))
                 return
             call = wire.call(ask)
-            parts = self._here.parts(ask.store, ask.partitions, stale=ask.stale)
+            parts = self._here.parts(ask.store, ask.partitions, stale=ask.stale, of=ask.of)
             if ask.name not in LOOKUPS:
                 await self._scan(parts, wire, ask, call, talk)
                 return
@@ -266,23 +294,26 @@ class QueryServer:
     async def _count(self, ask: Ask, wire: Wire) -> int:
         if wire.kind not in KEY_VALUE:
             raise ConfigError(f"store {ask.store} does not tell its number of keys")
-        parts = self._here.parts(ask.store, ask.partitions, stale=ask.stale)
+        parts = self._here.parts(ask.store, ask.partitions, stale=ask.stale, of=ask.of)
         return sum([await self._here.look_up(part, count, stale=ask.stale) for part in parts])
 
     async def _scan(self, parts: list[Part], wire: Wire, ask: Ask, call: Call, talk: _Talk) -> None:
         scan = Scan(call, _as_it_is, reverse=bool(ask.reverse))
         await talk.begin()
         sent, clock = 0, asyncio.get_running_loop().time
-        told, waiting = clock(), list[Row]()
+        told, waiting, size = clock(), list[Row](), 0
         last: SomeRows | Refused | End
         try:
             async with aclosing(self._here.rows(parts, scan, stale=ask.stale)) as slices_:
                 async for rows in slices_:
-                    waiting += wire.rows(rows, of_key=ask.key is not None)
-                    if len(waiting) >= _AT_ONCE or clock() - told >= _SIGN_SECONDS:
+                    some = wire.rows(rows, of_key=ask.key is not None)
+                    waiting += some
+                    size += sum([len(row.entry) for row in some])
+                    full = len(waiting) >= _AT_ONCE or size >= _AT_ONCE_BYTES
+                    if full or clock() - told >= _SIGN_SECONDS:
                         sent += len(waiting)
                         await talk.more(framed(SomeRows(waiting)))
-                        told, waiting = clock(), []
+                        told, waiting, size = clock(), [], 0
             if waiting:
                 sent += len(waiting)
                 await talk.more(framed(SomeRows(waiting)))

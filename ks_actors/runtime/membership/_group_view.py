@@ -87,11 +87,10 @@ class GroupView:
     def failure(self, assignment: MemberAssignment) -> tuple[str, bool]:
         """Return why the group keeps its last assignment, and whether to ask for another one.
 
-        The reason is empty if a new assignment was made. One member asks for all: the one whose
-        process has the smallest id.
+        The reason is empty if a new assignment was made. One member asks for all.
         """
         told = decode_list(assignment)
-        return told.failure, bool(told.failure) and self._process_id == min(told.processes)
+        return told.failure, told.asks
 
     async def refresh_sizes(self, standbys: Iterable[TaskId], log: Log) -> None:
         """Look up the sizes of these tasks' topics where they have grown."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping, Sequence
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -12,7 +14,9 @@ from hypothesis import strategies as st
 from ks_actors import TaskId
 from ks_actors.assignment import (
     GroupAssignor,
+    GroupState,
     HostedTasks,
+    MemberTasks,
     MemberTraits,
     TopologyInfo,
     decode_list,
@@ -22,6 +26,7 @@ from ks_actors.assignment import (
     decode_tasks,
     encode_member,
     encode_tasks,
+    pack_hosts,
 )
 from ks_actors.log import MemberAssignment, MemberInfo, TopicPartition
 
@@ -121,7 +126,7 @@ def test_all_fields_of_a_member_arrive_and_version_3_reads_its_own(
 
 
 PAIRS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 99))).map(tuple)
-HOSTS = st.builds(HostedTasks, st.text(), st.text(), PAIRS, PAIRS)
+HOSTS = st.builds(HostedTasks, st.text(), PAIRS, PAIRS)
 
 
 @given(
@@ -139,7 +144,7 @@ def test_all_fields_of_an_assignment_arrive_and_version_3_reads_its_own(
     uncovered: set[int],
 ) -> None:
     """An earlier member gets the fields that it knows, whatever follows them."""
-    assignment = encode_tasks(tasks, ["p"], standbys, hosts=hosts, warmups=warmups, uncovered=uncovered)
+    assignment = encode_tasks(tasks, ["p"], standbys, hosts=pack_hosts(hosts), warmups=warmups, uncovered=uncovered)
     found = decode_list(assignment)
     assert (found.hosts, found.uncovered) == (tuple(hosts), tuple(sorted(uncovered)))
     assert {TaskId(*task) for task in found.warmups} == warmups
@@ -163,7 +168,7 @@ def test_members_of_both_versions_share_a_group_under_either_leader(lead: Callab
     assert {TaskId(*task) for task in by_3(given["o"]).standbys} == active["n"]
     assert decode_standbys(given["n"]) == active["o"]
     assert decode_processes(given["n"]) == {"o", "n"} == set(by_3(given["o"]).processes)
-    hosts = {each.member_id: each for each in decode_list(given["n"]).hosts}
+    hosts = dict(zip("no", decode_list(given["n"]).hosts, strict=False))
     if lead is lead_4:
         assert {name: {TaskId(*task) for task in each.active} for name, each in hosts.items()} == active
         assert {name: each.endpoint for name, each in hosts.items()} == {"o": "", "n": "http://n:1"}
@@ -176,14 +181,54 @@ def test_a_moving_task_is_on_its_owner_until_the_owner_has_given_it_up() -> None
     """A query for the task goes to the member that has it, not to the member that will."""
     every = [TaskId(0, number) for number in range(4)]
     first = lead_4([new("a", *every, endpoint="http://a:1"), new("b", endpoint="http://b:1")])
-    hosts = {each.member_id: {TaskId(*task) for task in each.active} for each in decode_list(first["b"]).hosts}
+    hosts = {each.endpoint[7]: {TaskId(*task) for task in each.active} for each in decode_list(first["b"]).hosts}
     assert hosts == {"a": set(every), "b": set()}
     kept = decode_tasks(first["a"])
     second = lead_4([new("a", *kept, endpoint="http://a:1"), new("b", endpoint="http://b:1")])
-    hosts = {each.member_id: {TaskId(*task) for task in each.active} for each in decode_list(second["a"]).hosts}
+    hosts = {each.endpoint[7]: {TaskId(*task) for task in each.active} for each in decode_list(second["a"]).hosts}
     assert hosts == {"a": set(kept), "b": set(every) - set(kept)}
 
 
 def test_a_group_without_endpoints_carries_no_map_of_its_members() -> None:
     """Assignments stay small for those who ask nothing."""
     assert decode_list(lead_4([new("a"), new("b")])["a"]).hosts == ()
+
+
+def large(count: int, tasks: int) -> tuple[int, list[int]]:
+    """Return the size of all user data of a group whose members have long addresses, and the lengths of their maps."""
+    members = [new(str(UUID(int=number * 7**40)), endpoint=f"https://10.0.0.{number}:7070") for number in range(count)]
+    found = GroupAssignor(TOPOLOGY, replicas=1)(members, {"t": tasks})
+    size = sum(len(each.user_data) for each in members) + sum(len(each.user_data) for each in found.values())
+    return size, [len(decode_list(each).hosts) for each in found.values()]
+
+
+def test_the_map_of_members_fits_into_the_groups_record_or_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """Kafka has one record of at most 1 MiB for a group: a rebalance that it refuses would stop the group for good."""
+    size, maps = large(100, 1_000)
+    assert (size < 850_000, maps) == (True, [100] * 100)
+    assert not caplog.records
+    size, maps = large(120, 1_000)
+    assert (size < 850_000, maps) == (True, [0] * 120)
+    assert "are not told each other's application_server" in caplog.text
+
+
+@pytest.mark.parametrize("packed", [b"x", zlib.compress(b"\xc1")])
+def test_a_map_that_cannot_be_read_is_no_map(packed: bytes) -> None:
+    """The tasks of the assignment count all the same."""
+    assert decode_list(encode_tasks({}, hosts=packed)).hosts == ()
+
+
+class Fails:
+    """An assignor that always fails."""
+
+    def assign(self, group: GroupState) -> Mapping[str, MemberTasks]:
+        raise ValueError(f"no answer for {len(group.members)} members")
+
+
+def test_after_a_failure_one_member_asks_that_knows_of_failures() -> None:
+    """Members of version 3 cannot ask for another assignment."""
+    for names in ("abc", "ab"):
+        members = [old(names[0], TaskId(0, 0)), *map(new, names[1:])]
+        found = GroupAssignor(TOPOLOGY, assignor=Fails())(members, {"t": 4})
+        assert [name for name in names if decode_list(found[name]).asks] == ["b"]
+        assert "no answer" in decode_list(found["b"]).failure

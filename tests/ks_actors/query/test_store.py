@@ -437,6 +437,10 @@ async def test_a_task_in_a_thread_is_visited_between_two_slices(tmp_path: Path, 
             return await app.store("table").all() == [("k0", "v0"), ("k1", "v1")]
 
         await until(there)
+        local = app._local
+        scan = _scan.Scan(lambda reader: reader.scan(b"", b"", committed=False, reverse=False), lambda row: row[1])
+        slices = [rows async for rows in _scan.slices(local, local.parts("table"), scan, 10_000)]
+        assert (slices[0], [key for keys in slices for key in keys]) == ([], ["k0", "k1"])  # it says that it goes on before the first row
         await send(log, "hold")
         await until(gate.inside.is_set)
         for ask in (lambda: app.store("table", timeout_ms=30).get("k0"), lambda: app.store("table", timeout_ms=30).all()):

@@ -570,6 +570,8 @@ class GroupMember:
             self._post(self._owner.on_check)
         stuck_ms = round((now - self._owner_well_at) * 1000)
         if stuck_ms > self._rebalance_ms:
+            # Others get the partitions as soon as the group knows: answer for none by then.
+            self._lease.end()
             if self._instance_id is None:
                 await self._leave()
             raise MemberRemoved(

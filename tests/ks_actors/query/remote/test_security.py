@@ -21,8 +21,8 @@ from cryptography.x509.oid import NameOID
 
 from ks_actors import App, ConfigError, QueryFailed, StreamsConfig, UnknownStore
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.query import Client, FailureReason
-from ks_actors.query.remote import _caller, _server
+from ks_actors.query import Client, Endpoint, FailureReason
+from ks_actors.query.remote import _caller, _client, _server
 from ks_actors.query.remote._messages import MOST_REQUEST_BYTES, Ask, Frames, Refused, encode
 from ks_actors.serdes import LONG, STRING
 from tests.ks_actors.query.remote.test_everywhere import TOKEN, instances
@@ -146,6 +146,13 @@ async def test_an_instance_without_a_token_answers_only_requests_for_this_machin
         assert (await asked(address(app), {"content-type": "text/plain"}, encode(ASK)))[0] == 404
 
 
+async def test_query_insecure_serves_other_machines_without_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have names of their own for this machine, so the name does not count there."""
+    async with instances(tmp_path, 1, query_token=None) as (app,):
+        monkeypatch.setattr(Endpoint, "is_loopback", False)
+        assert (await asked(address(app), {"host": "192.0.2.1:7070"}, encode(ASK)))[0] == 200
+
+
 async def test_wrong_requests_are_refused(tmp_path: Path) -> None:
     """Data is never executed, nothing can be changed, and no request is larger than a mebibyte."""
     token = {"authorization": f"Bearer {TOKEN}"}
@@ -170,7 +177,9 @@ async def test_wrong_requests_are_refused(tmp_path: Path) -> None:
         assert (await refused(Ask("counts", "get", [], b"k1", [], committed=False))).error == "ConfigError"
         assert (await refused(Ask("by-time", "count", [0], None, [], committed=False))).error == "ConfigError"
         assert (await refused(Ask("none", "get", [0], b"k1", [], committed=False))).error == "UnknownStore"
+        assert (await refused(Ask("counts", "count", [0, 0], None, [], committed=False))).error == "ConfigError"
         assert (await refused(Ask("counts", "get", [9], b"k1", [], committed=False))).reason == "DOES_NOT_EXIST"
+        assert (await refused(Ask("counts", "get", [0], b"k1", [], committed=False, of=5))).reason == "NOT_PRESENT"
 
 
 async def test_callers_that_say_nothing_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,6 +192,49 @@ async def test_callers_that_say_nothing_are_dropped(tmp_path: Path, monkeypatch:
         assert (await asked(address(app), {}))[0] == 503
         assert await reader.read() == b""
         writer.close()
+
+
+async def test_a_client_waits_no_longer_than_its_timeout(tmp_path: Path) -> None:
+    """Also for addresses that take a connection and say nothing."""
+    done = asyncio.Event()
+
+    async def connected(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await done.wait()
+        writer.close()
+
+    began = asyncio.get_running_loop().time()
+    async with await asyncio.start_server(connected, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(QueryFailed, match="no instance answers: the deadline of 50 ms is over"):
+            await Client([f"http://127.0.0.1:{port}"], token=TOKEN, timeout_ms=50).__aenter__()
+        done.set()
+    assert asyncio.get_running_loop().time() - began < _client._ASK_SECONDS
+
+
+async def test_an_instance_that_refuses_does_not_hide_another_one(tmp_path: Path) -> None:
+    """One with an old token or certificate, for one."""
+    async with (
+        instances(tmp_path / "a", 1, query_token=TOKEN[1:]) as (other,),
+        instances(tmp_path / "b", 1) as (app,),
+        Client([address(other), address(app)], token=TOKEN) as client,
+    ):
+        client._turn = 0
+        for _ in range(2):
+            client._map = None
+            assert await client._look() is None
+
+
+async def test_idle_connections_are_closed_after_a_minute(tmp_path: Path) -> None:
+    """Also those to instances that nobody asks again."""
+    async with instances(tmp_path, 2) as apps, Client([address(app) for app in apps], token=TOKEN) as client:
+        await client._caller.map(Endpoint.of(address(apps[0])))
+        await client._caller.map(Endpoint.of(address(apps[1])))
+        (old,) = client._caller._idle[Endpoint.of(address(apps[0]))]
+        old.used_at -= 61
+        client._caller._swept_at -= 61
+        await client._caller.map(Endpoint.of(address(apps[1])))
+        assert list(client._caller._idle) == [Endpoint.of(address(apps[1]))]
+        assert old.writer.is_closing()
 
 
 async def test_an_answer_that_is_none_of_this_app_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +261,7 @@ def test_no_instance_can_be_reached_from_other_machines_without_token_and_tls() 
     assert settings().application_server is None
     for host in ("127.0.0.1:7070", "localhost:7070", "[::1]:0"):
         assert settings(application_server=host).application_server == host
-    for host in ("10.0.0.5:7070", "0.0.0.0:7070", "app.example:7070"):
+    for host in ("10.0.0.5:7070", "app.example:7070"):
         with pytest.raises(ConfigError, match="query_token and query_ssl_certificate_location are missing"):
             settings(application_server=host)
         with pytest.raises(ConfigError, match="query_ssl_certificate_location is missing"):
@@ -219,6 +271,9 @@ def test_no_instance_can_be_reached_from_other_machines_without_token_and_tls() 
     for wrong in ("here", "here:", ":1", "here:x", "here:70000", "http://here:1", "a b:1", "::1:1"):
         with pytest.raises(ConfigError, match="is not host:port"):
             settings(application_server=wrong)
+    for everywhere in ("0.0.0.0:7070", "[::]:7070", "[::ffff:0.0.0.0]:7070"):
+        with pytest.raises(ConfigError, match=r"application_server.* means all interfaces, and others cannot call it"):
+            settings(application_server=everywhere, query_insecure=True)
     with pytest.raises(ConfigError, match="query_ssl_key_location: has no effect without application_server"):
         settings(query_ssl_key_location="here.pem")
 
@@ -243,6 +298,10 @@ async def test_a_client_says_what_is_wrong_with_its_arguments(tmp_path: Path) ->
         with pytest.raises(ConfigError, match="addresses") as caught:
             Client(addresses)
         assert "secret" not in str(caught.value)
+    for token in ("sec\nret", "", "s\u00e9cret"):
+        with pytest.raises(ConfigError, match="token is not a token") as caught:
+            Client(["http://127.0.0.1:1"], token=token)
+        assert token not in str(caught.value) or not token
     async with instances(tmp_path, 1) as (app,), Client([address(app)], token=TOKEN) as client:
         with pytest.raises(UnknownStore, match="no store 'none'"):
             client.store("none", STRING, LONG)
