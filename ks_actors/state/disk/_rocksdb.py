@@ -439,7 +439,9 @@ class RocksEngine:
         return int(self._data.property_int_value("rocksdb.estimate-num-keys") or 0)
 
     def close(self) -> None:
-        """Flush all writes and release the directory."""
+        """Flush all writes and release the directory; a closed database stays as it is."""
+        if self._database is None:
+            return
         self._get = None
         try:
             self._data.close()

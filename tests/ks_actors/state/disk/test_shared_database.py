@@ -323,6 +323,22 @@ def test_a_conversion_that_is_killed_loses_nothing(tmp_path: Path, monkeypatch: 
             shutil.rmtree(again)
 
 
+def test_a_conversion_says_why_it_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first error is raised, not one of what was closed before it; the next opening converts."""
+
+    def rename(*_: object) -> None:
+        raise PermissionError("this is not yours")
+
+    fill(tmp_path, "task")
+    with resources(tmp_path) as shared:
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "rename", rename)
+            with pytest.raises(StateError, match=r"task 0_0: the state in .* cannot be used: this is not yours"):
+                opened(tmp_path, "0_0", shared)
+        opened(tmp_path, "0_0", shared).close(clean=True)
+    assert found(tmp_path, "shared") == EXPECTED
+
+
 def test_a_snapshot_takes_the_place_of_the_rows(tmp_path: Path) -> None:
     """It is built beside them, and moved in when the task opens; the only copy of a store is not replaced."""
     fill(tmp_path, "shared", specs=LOCAL)
