@@ -265,6 +265,7 @@ class SharedDatabase:
         )
         try:
             directory.mkdir(parents=True, exist_ok=True)
+            _clear_draft(directory)
             if own is not None or engine.get(STORES) is None:
                 # Rows without a list of stores are of a move that was interrupted.
                 _clear(engine)
@@ -291,8 +292,7 @@ class SharedDatabase:
         if not (directory / DATABASE).exists():
             draft = directory / DRAFT
             try:
-                if draft.exists():
-                    shutil.rmtree(draft)
+                _clear_draft(directory)
                 own = RocksEngine(task, draft, self._shared)
                 try:
                     _copy(self.look(task), own)
@@ -393,8 +393,11 @@ def _copy(source: RocksEngine, target: RocksEngine) -> None:
 
 def _drop(directory: Path) -> None:
     """Delete a task's own database; after a crash, what is left of it does not count."""
+    (directory / DATABASE).rename(directory / DRAFT)
+    _clear_draft(directory)
+
+
+def _clear_draft(directory: Path) -> None:
     draft = directory / DRAFT
     if draft.exists():
         shutil.rmtree(draft)
-    (directory / DATABASE).rename(draft)
-    shutil.rmtree(draft)

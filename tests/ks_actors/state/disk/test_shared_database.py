@@ -339,6 +339,16 @@ def test_a_conversion_says_why_it_failed(tmp_path: Path, monkeypatch: pytest.Mon
     assert found(tmp_path, "shared") == EXPECTED
 
 
+def test_what_a_killed_conversion_leaves_is_deleted(tmp_path: Path) -> None:
+    """When the task opens, since its rows are in the database of all tasks by then."""
+    fill(tmp_path, "shared")
+    left = tmp_path / "0_1" / "rocksdb.ingest"
+    left.mkdir()
+    (left / "000001.sst").write_text("left")
+    assert found(tmp_path, "shared") == EXPECTED
+    assert not left.exists()
+
+
 def test_a_snapshot_takes_the_place_of_the_rows(tmp_path: Path) -> None:
     """It is built beside them, and moved in when the task opens; the only copy of a store is not replaced."""
     fill(tmp_path, "shared", specs=LOCAL)
