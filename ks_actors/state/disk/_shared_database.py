@@ -346,11 +346,13 @@ class SharedDatabase:
         self._engine = self._opened()
 
     def _left(self, task: str, directory: Path) -> None:
-        with suppress(FileNotFoundError):  # a user has deleted it
-            os.utime(directory)  # it tells how long the task has not been used
         with self._lock:
             self._open.discard(task)
             last = not self._open
+        # The time tells how long the task has not been used: without it, the state only seems
+        # older. The directory may be missing, or another user's.
+        with suppress(OSError):
+            os.utime(directory)
         # After an error, a flush would only raise it again: it was reported.
         if last and not self.damage and not self.failed:
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -270,6 +271,21 @@ def test_a_database_is_not_closed_amid_a_merge(tmp_path: Path, monkeypatch: pyte
         assert not thread.is_alive()
     assert merged == [b"0_1/"]
     assert found(tmp_path, "shared") == EXPECTED
+
+
+def test_a_task_whose_directory_refuses_its_time_can_be_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time only says how long the task has not been used."""
+
+    def utime(*_: object) -> None:
+        raise PermissionError("this is not yours")
+
+    with resources(tmp_path) as shared:
+        stores = opened(tmp_path, "0_0", shared)
+        monkeypatch.setattr(os, "utime", utime)
+        for _ in range(2):
+            stores.close(clean=True)
+            stores.open()
+        stores.close(clean=True)
 
 
 # --- the two layouts ----------------------------------------------------------------------------------------------------------------
