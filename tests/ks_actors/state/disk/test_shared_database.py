@@ -273,6 +273,16 @@ def test_a_database_is_not_closed_amid_a_merge(tmp_path: Path, monkeypatch: pyte
     assert found(tmp_path, "shared") == EXPECTED
 
 
+def test_a_closed_task_says_nothing_about_the_database(tmp_path: Path) -> None:
+    """Its use is an error of the caller, after which no other task has to be closed."""
+    with resources(tmp_path) as shared:
+        part = shared.database.take("0_0", tmp_path / "0_0", None)
+        part.close()
+        with pytest.raises(StateError, match=r"task 0_0: the state in .* cannot be used"):
+            part.get(b"k")
+        assert not shared.database.failed
+
+
 def test_a_task_whose_directory_refuses_its_time_can_be_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time only says how long the task has not been used."""
 
