@@ -293,6 +293,8 @@ class RocksEngine:
         try:
             rows.status()  # an iterator ends silently at an unreadable block
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
+            # An iterator keeps its database locked, and the error's traceback keeps this frame.
+            del rows, valid, key, value, move
             self._refuse(error)
         del keep
 

@@ -87,17 +87,28 @@ class SharedDatabase:
         self._open: set[str] = set()
         # Tasks whose rows here do not count any more, and could not be deleted.
         self._outside: set[str] = set()
+        self._only: list[str] = without_copy(specs)
         try:
             self._discard_damaged()
-            self._engine: RocksEngine = self._opened()
         except TaskCorrupted as error:
-            self._discard(str(error), without_copy(specs))
-            self._engine = self._opened()
+            self._discard(str(error), self._only)
+        self._engine: RocksEngine = self._opened_or_new()
 
     # Opening and closing.
 
+    def _opened_or_new(self) -> RocksEngine:
+        """Open the database; delete a damaged one, and create a new one."""
+        try:
+            return self._opened()
+        except TaskCorrupted as error:
+            self._discard(str(error), self._only)
+            return self._opened()
+
     def _opened(self) -> RocksEngine:
-        """Open the database. Raises TaskCorrupted when it has tables but not the layout's row.
+        """Open the database.
+
+        Raises TaskCorrupted when it has tables but not the layout's row, and when its tasks cannot
+        be listed.
 
         RocksDB accepts a truncated MANIFEST, and deletes the tables that are not listed there. So
         look before it may do that: there may be a store without changelog.
@@ -120,6 +131,7 @@ class SharedDatabase:
             if engine.get(LAYOUT) is None:
                 engine.write([(LAYOUT, FORMAT)], durable=True)
             self._check(engine)
+            _tasks_in(engine)
         except BaseException:
             engine.close()
             raise
@@ -183,16 +195,16 @@ class SharedDatabase:
                 shutil.rmtree(self.directory)
         except OSError as error:
             refuse(error, f"the state of {ALL_TASKS} in {self.directory}")
+        self.damage = ""
+        self._outside.clear()
 
     def close(self) -> None:
         """Flush the rows of all tasks and close. Delete a `leaving` database without rows."""
         self._closing, empty = True, False
         # RocksDB cannot be closed amid a merge.
         with self._compacting:
-            try:
+            with suppress(TaskCorrupted):  # noted in `damage`
                 empty = self.leaving and not self.damage and not self.tasks()
-            except TaskCorrupted as error:
-                self._note(str(error))
             try:
                 self._engine.close()
             except TaskCorrupted as error:
@@ -203,17 +215,15 @@ class SharedDatabase:
     # Tasks.
 
     def tasks(self) -> list[str]:
-        """Return the tasks with rows, in order of their names; takes some µs per task."""
-        found: list[str] = []
-        low = after(META)
-        while True:
-            rows = self._engine.scan(low, LAST)
-            row = next(rows, None)
-            rows.close()
-            if row is None:
-                return found
-            found.append(task_of(row[0]))
-            low = after(found[-1].encode() + b"/")
+        """Return the tasks with rows, in order of their names; takes some µs per task.
+
+        Raises TaskCorrupted.
+        """
+        try:
+            return _tasks_in(self._engine)
+        except TaskCorrupted as error:
+            self._note(str(error))
+            raise
 
     def has(self, task: str) -> bool:
         """Return whether there are rows of a task that count."""
@@ -374,6 +384,19 @@ class SharedDatabase:
                     self._marker,
                     error,
                 )
+
+
+def _tasks_in(engine: RocksEngine) -> list[str]:
+    found: list[str] = []
+    low = after(META)
+    while True:
+        rows = engine.scan(low, LAST)
+        row = next(rows, None)
+        rows.close()
+        if row is None:
+            return found
+        found.append(task_of(row[0]))
+        low = after(found[-1].encode() + b"/")
 
 
 def _clear(engine: TaskEngine) -> None:

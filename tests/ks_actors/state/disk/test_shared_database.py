@@ -420,6 +420,38 @@ def test_a_task_that_finds_damage_gets_a_database_of_its_own(tmp_path: Path, cap
     assert not list(tmp_path.glob("*/rocksdb/CURRENT")) or (tmp_path / "1_0" / "rocksdb").exists()
 
 
+def damage_a_block(root: Path) -> None:
+    """Damage the first rows of some tasks, in a database with one table, and not the rows in front of these."""
+    with resources(root) as shared:
+        shared.database._engine.compact(b"", b"\xff")
+    (table,) = (root / "shared").glob("*.sst")
+    data = bytearray(table.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 8] = bytes(byte ^ 255 for byte in data[middle : middle + 8])
+    table.write_bytes(data)
+
+
+@pytest.mark.parametrize("layout", ["shared", "task"])
+def test_damage_in_front_of_a_task_stops_no_start(tmp_path: Path, layout: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The list of tasks finds it, and the database is deleted and restored; one with an only copy is kept, with an error."""
+    fill(tmp_path, "shared", 40)
+    damage_a_block(tmp_path)
+    with pytest.raises(StateError, match=r"store u has no changelog, and its only copy, in .*shared, cannot be used: .*Corruption"):
+        attach(SharedResources(), tmp_path, LOCAL, layout=layout)
+    assert found(tmp_path, layout) == [(set(), None)] * 3
+    assert "the local state of all tasks, in" in caplog.text
+
+
+def test_damage_that_the_list_of_tasks_finds_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the next start."""
+    with resources(tmp_path) as shared:
+        with monkeypatch.context() as patch:
+            patch.setattr(RocksEngine, "scan", lambda engine, *_: engine._refuse(Exception("Corruption: block checksum mismatch")))
+            with pytest.raises(TaskCorrupted):
+                shared.database.tasks()
+        assert "checksum" in (tmp_path / "shared" / "DAMAGED").read_text()
+
+
 def test_a_damaged_database_with_an_only_copy_is_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Whether it can be opened or not."""
     fill(tmp_path, "shared", specs=LOCAL)
