@@ -58,7 +58,8 @@ class SharedDatabase:
     are still in it are restored then.
 
     After any other error, such as a full disk, all tasks have to be closed: rows in memory may
-    never get to the disk. The database is opened again with the next task then.
+    never get to the disk. The database is opened again with the next task then; if that finds
+    damage, it is deleted.
 
     Open, close, `take` and `give` block. Tasks may be used in different threads.
     """
@@ -343,17 +344,28 @@ class SharedDatabase:
         return self._engine.failed
 
     def _open_again(self) -> None:
-        try:
-            with self._compacting:
+        with self._compacting:
+            try:
                 self._engine.close()
-        except StateError as error:
-            _log.warning(
-                "the last changes of %s in %s are not on disk, and are read from changelogs: %s",
-                ALL_TASKS,
-                self.directory,
-                error,
-            )
-        self._engine = self._opened()
+            except StateError as error:
+                _log.warning(
+                    "the last changes of %s in %s are not on disk, and are read from changelogs: "
+                    "%s",
+                    ALL_TASKS,
+                    self.directory,
+                    error,
+                )
+            try:
+                self._engine = self._opened_or_new()
+            except StateError:
+                self._only_read()
+                raise
+
+    def _only_read(self) -> None:
+        """Open the database for reading, so that offsets are known until there is room again."""
+        with suppress(StateError):  # the caller raises the first error
+            self._engine = RocksEngine(ALL_TASKS, self.directory, self._shared, read_only=True)
+            self._engine.failed = True
 
     def _left(self, task: str, directory: Path) -> None:
         with self._lock:

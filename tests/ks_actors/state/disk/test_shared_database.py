@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ks_actors import StateError, StateLocked, TaskCorrupted
+from ks_actors import StateError, StateFull, StateLocked, TaskCorrupted
 from ks_actors.records._batch import Batch
 from ks_actors.serdes import LONG, STRING
 from ks_actors.state import CheckpointRows, Ingest, SharedResources, TaskStores, attach, stored_offsets
@@ -450,6 +450,50 @@ def test_damage_that_the_list_of_tasks_finds_is_noted(tmp_path: Path, monkeypatc
             with pytest.raises(TaskCorrupted):
                 shared.database.tasks()
         assert "checksum" in (tmp_path / "shared" / "DAMAGED").read_text()
+
+
+def test_a_reopening_that_finds_damage_begins_a_new_database(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As a start does, so the tasks are restored in the same run."""
+    fill(tmp_path, "shared")
+    with resources(tmp_path) as shared:
+        database: SharedDatabase = shared.database
+        with pytest.raises(StateFull):
+            database._engine._refuse(Exception("IO error: No space left on device"))
+        (tmp_path / "shared" / "CURRENT").write_text("nothing")
+        stores = opened(tmp_path, "0_0", shared)
+        assert rounds(stores) == set()
+        put(stores, 7)
+        stores.close(clean=True)
+        assert (database.failed, database.damage, database.tasks()) == (False, "", ["0_0"])
+    assert "the local state of all tasks, in" in caplog.text
+    assert found(tmp_path, "shared", 1) == [({7}, 7 * ROWS)]
+
+
+def test_a_reopening_without_room_leaves_the_offsets_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each next opening of a task tries again, and claims no loss."""
+
+    def full(_: SharedDatabase) -> None:
+        raise StateFull("the disk is full")
+
+    fill(tmp_path, "shared")
+    with resources(tmp_path) as shared:
+        database: SharedDatabase = shared.database
+        with pytest.raises(StateFull):
+            database._engine._refuse(Exception("IO error: No space left on device"))
+        with monkeypatch.context() as patch:
+            patch.setattr(SharedDatabase, "_opened", full)
+            for _ in range(2):
+                with pytest.raises(StateFull, match="the disk is full"):
+                    opened(tmp_path, "0_0", shared)
+                assert database.offsets("0_1") == {"s": 2 * ROWS}
+                assert database.failed
+        stores = opened(tmp_path, "0_0", shared)
+        assert (rounds(stores), database.failed) == ({1}, False)
+        stores.close(clean=True)
+    assert "are not on disk" not in caplog.text
+    assert found(tmp_path, "shared") == EXPECTED
 
 
 def test_a_damaged_database_with_an_only_copy_is_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
