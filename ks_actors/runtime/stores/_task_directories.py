@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, final
 
@@ -284,4 +285,8 @@ def _changed_ms(directory: Path) -> int:
 
 def _written_ms(database: Path) -> int:
     """Return when a database's last table was written, in ms since the epoch; 0 without tables."""
-    return max((each.stat().st_mtime_ns for each in database.glob("*.sst")), default=0) // 1_000_000
+    last = 0
+    for table in database.glob("*.sst"):
+        with suppress(FileNotFoundError):  # a merge in the background has just deleted it
+            last = max(last, table.stat().st_mtime_ns)
+    return last // 1_000_000

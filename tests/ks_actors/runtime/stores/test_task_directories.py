@@ -177,6 +177,21 @@ def test_rows_outlast_their_directory(tmp_path: Path, specs: list[StoreSpec] | N
     assert said in caplog.text
 
 
+def test_a_merge_amid_a_start_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of the database of all tasks may be gone once it is looked at: the others tell when the state was written."""
+    fill(tmp_path, "shared", 1)
+    disk = TaskDirectories(tmp_path, lambda: LATE_MS, lambda _: SPECS)
+    real = Path.glob
+
+    def glob(path: Path, pattern: str) -> list[Path]:
+        return [*real(path, pattern), *([path / "merged.sst"] if pattern == "*.sst" else [])]
+
+    with resources(tmp_path) as shared:
+        monkeypatch.setattr(Path, "glob", glob)
+        disk.remember(shared, -1)
+    assert {str(task) for task in disk.offsets} == {"0_0"}
+
+
 @in_virtual_time
 async def test_an_app_that_starts_without_any_records(tmp_path: Path) -> None:
     """A state directory is made, and nothing is known of any task."""
