@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, final
 
@@ -163,7 +164,7 @@ class TaskDirectories:
         Keep it when it has the `only` copy of a store, even of a store that the topology does not
         have.
         """
-        if not directory.exists():
+        if not only and not self._has_state(task):
             return True
         stores = self._stores(task)
         if isinstance(only, StateError):
@@ -207,17 +208,28 @@ class TaskDirectories:
         return True
 
     def _only_copies(self, task: TaskId) -> list[str] | StateError:
-        """Return the stores whose only copy is in a directory, or why it cannot be read."""
+        """Return the stores whose only copy is in a task's state, or why it cannot be read."""
         known, directory = list(self._stores(task) or ()), self._path / str(task)
-        if not directory.exists():
-            return []
-        if only := without_copy(known):
-            return only
-        self._shared = self._shared or SharedResources()
+        only = without_copy(known)
         try:
+            if not self._has_state(task):
+                return []
+            if only:
+                return only
+            self._shared = self._shared or SharedResources()
             return only_copies(str(task), directory, self._shared, logged_on_disk(known))
         except StateError as error:
-            return error
+            return only or error
+
+    def _has_state(self, task: TaskId) -> bool:
+        """Return whether a task has a directory, or rows in the shared database, which outlast it.
+
+        Raises StateError.
+        """
+        database = None if self._shared is None else self._shared.database
+        return (self._path / str(task)).exists() or (
+            database is not None and database.has(str(task))
+        )
 
     def set_aside(self, tasks: Iterable[TaskId]) -> list[Path]:
         """Rename the directories of tasks at once; return their new paths, for `delete`."""
@@ -273,4 +285,8 @@ def _changed_ms(directory: Path) -> int:
 
 def _written_ms(database: Path) -> int:
     """Return when a database's last table was written, in ms since the epoch; 0 without tables."""
-    return max((each.stat().st_mtime_ns for each in database.glob("*.sst")), default=0) // 1_000_000
+    last = 0
+    for table in database.glob("*.sst"):
+        with suppress(FileNotFoundError):  # a merge in the background has just deleted it
+            last = max(last, table.stat().st_mtime_ns)
+    return last // 1_000_000

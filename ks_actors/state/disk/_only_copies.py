@@ -140,6 +140,8 @@ def only_copies(
 
 def _with_files(directory: Path) -> list[str]:
     """Return the engines and custom stores with files, but no offset in the checkpoint file."""
+    if not directory.exists():
+        return []  # a user has deleted it; rows in the shared database may be left
     topics = {topic for topic, _ in read_checkpoint(directory)}
     engines = directory / ENGINES
     places = [

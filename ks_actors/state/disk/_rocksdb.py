@@ -293,6 +293,8 @@ class RocksEngine:
         try:
             rows.status()  # an iterator ends silently at an unreadable block
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
+            # An iterator keeps its database locked, and the error's traceback keeps this frame.
+            del rows, valid, key, value, move
             self._refuse(error)
         del keep
 
@@ -439,7 +441,9 @@ class RocksEngine:
         return int(self._data.property_int_value("rocksdb.estimate-num-keys") or 0)
 
     def close(self) -> None:
-        """Flush all writes and release the directory."""
+        """Flush all writes and release the directory; a closed database stays as it is."""
+        if self._database is None:
+            return
         self._get = None
         try:
             self._data.close()

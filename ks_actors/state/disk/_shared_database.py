@@ -58,7 +58,8 @@ class SharedDatabase:
     are still in it are restored then.
 
     After any other error, such as a full disk, all tasks have to be closed: rows in memory may
-    never get to the disk. The database is opened again with the next task then.
+    never get to the disk. The database is opened again with the next task then; if that finds
+    damage, it is deleted.
 
     Open, close, `take` and `give` block. Tasks may be used in different threads.
     """
@@ -87,17 +88,28 @@ class SharedDatabase:
         self._open: set[str] = set()
         # Tasks whose rows here do not count any more, and could not be deleted.
         self._outside: set[str] = set()
+        self._only: list[str] = without_copy(specs)
         try:
             self._discard_damaged()
-            self._engine: RocksEngine = self._opened()
         except TaskCorrupted as error:
-            self._discard(str(error), without_copy(specs))
-            self._engine = self._opened()
+            self._discard(str(error), self._only)
+        self._engine: RocksEngine = self._opened_or_new()
 
     # Opening and closing.
 
+    def _opened_or_new(self) -> RocksEngine:
+        """Open the database; delete a damaged one, and create a new one."""
+        try:
+            return self._opened()
+        except TaskCorrupted as error:
+            self._discard(str(error), self._only)
+            return self._opened()
+
     def _opened(self) -> RocksEngine:
-        """Open the database. Raises TaskCorrupted when it has tables but not the layout's row.
+        """Open the database.
+
+        Raises TaskCorrupted when it has tables but not the layout's row, and when its tasks cannot
+        be listed.
 
         RocksDB accepts a truncated MANIFEST, and deletes the tables that are not listed there. So
         look before it may do that: there may be a store without changelog.
@@ -120,6 +132,7 @@ class SharedDatabase:
             if engine.get(LAYOUT) is None:
                 engine.write([(LAYOUT, FORMAT)], durable=True)
             self._check(engine)
+            _tasks_in(engine)
         except BaseException:
             engine.close()
             raise
@@ -183,16 +196,16 @@ class SharedDatabase:
                 shutil.rmtree(self.directory)
         except OSError as error:
             refuse(error, f"the state of {ALL_TASKS} in {self.directory}")
+        self.damage = ""
+        self._outside.clear()
 
     def close(self) -> None:
         """Flush the rows of all tasks and close. Delete a `leaving` database without rows."""
         self._closing, empty = True, False
         # RocksDB cannot be closed amid a merge.
         with self._compacting:
-            try:
+            with suppress(TaskCorrupted):  # noted in `damage`
                 empty = self.leaving and not self.damage and not self.tasks()
-            except TaskCorrupted as error:
-                self._note(str(error))
             try:
                 self._engine.close()
             except TaskCorrupted as error:
@@ -203,17 +216,15 @@ class SharedDatabase:
     # Tasks.
 
     def tasks(self) -> list[str]:
-        """Return the tasks with rows, in order of their names; takes some µs per task."""
-        found: list[str] = []
-        low = after(META)
-        while True:
-            rows = self._engine.scan(low, LAST)
-            row = next(rows, None)
-            rows.close()
-            if row is None:
-                return found
-            found.append(task_of(row[0]))
-            low = after(found[-1].encode() + b"/")
+        """Return the tasks with rows, in order of their names; takes some µs per task.
+
+        Raises TaskCorrupted.
+        """
+        try:
+            return _tasks_in(self._engine)
+        except TaskCorrupted as error:
+            self._note(str(error))
+            raise
 
     def has(self, task: str) -> bool:
         """Return whether there are rows of a task that count."""
@@ -265,6 +276,7 @@ class SharedDatabase:
         )
         try:
             directory.mkdir(parents=True, exist_ok=True)
+            _clear_draft(directory)
             if own is not None or engine.get(STORES) is None:
                 # Rows without a list of stores are of a move that was interrupted.
                 _clear(engine)
@@ -291,8 +303,7 @@ class SharedDatabase:
         if not (directory / DATABASE).exists():
             draft = directory / DRAFT
             try:
-                if draft.exists():
-                    shutil.rmtree(draft)
+                _clear_draft(directory)
                 own = RocksEngine(task, draft, self._shared)
                 try:
                     _copy(self.look(task), own)
@@ -333,24 +344,37 @@ class SharedDatabase:
         return self._engine.failed
 
     def _open_again(self) -> None:
-        try:
-            with self._compacting:
+        with self._compacting:
+            try:
                 self._engine.close()
-        except StateError as error:
-            _log.warning(
-                "the last changes of %s in %s are not on disk, and are read from changelogs: %s",
-                ALL_TASKS,
-                self.directory,
-                error,
-            )
-        self._engine = self._opened()
+            except StateError as error:
+                _log.warning(
+                    "the last changes of %s in %s are not on disk, and are read from changelogs: "
+                    "%s",
+                    ALL_TASKS,
+                    self.directory,
+                    error,
+                )
+            try:
+                self._engine = self._opened_or_new()
+            except StateError:
+                self._only_read()
+                raise
+
+    def _only_read(self) -> None:
+        """Open the database for reading, so that offsets are known until there is room again."""
+        with suppress(StateError):  # the caller raises the first error
+            self._engine = RocksEngine(ALL_TASKS, self.directory, self._shared, read_only=True)
+            self._engine.failed = True
 
     def _left(self, task: str, directory: Path) -> None:
-        with suppress(FileNotFoundError):  # a user has deleted it
-            os.utime(directory)  # it tells how long the task has not been used
         with self._lock:
             self._open.discard(task)
             last = not self._open
+        # The time tells how long the task has not been used: without it, the state only seems
+        # older. The directory may be missing, or another user's.
+        with suppress(OSError):
+            os.utime(directory)
         # After an error, a flush would only raise it again: it was reported.
         if last and not self.damage and not self.failed:
             try:
@@ -374,6 +398,19 @@ class SharedDatabase:
                 )
 
 
+def _tasks_in(engine: RocksEngine) -> list[str]:
+    found: list[str] = []
+    low = after(META)
+    while True:
+        rows = engine.scan(low, LAST)
+        row = next(rows, None)
+        rows.close()
+        if row is None:
+            return found
+        found.append(task_of(row[0]))
+        low = after(found[-1].encode() + b"/")
+
+
 def _clear(engine: TaskEngine) -> None:
     rows = engine.scan(b"", b"\xff")
     found = next(rows, None)
@@ -393,8 +430,11 @@ def _copy(source: RocksEngine, target: RocksEngine) -> None:
 
 def _drop(directory: Path) -> None:
     """Delete a task's own database; after a crash, what is left of it does not count."""
+    (directory / DATABASE).rename(directory / DRAFT)
+    _clear_draft(directory)
+
+
+def _clear_draft(directory: Path) -> None:
     draft = directory / DRAFT
     if draft.exists():
         shutil.rmtree(draft)
-    (directory / DATABASE).rename(draft)
-    shutil.rmtree(draft)

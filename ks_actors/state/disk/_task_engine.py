@@ -132,7 +132,8 @@ class TaskEngine(RocksEngine):
         self._closed()
 
     def _refuse(self, error: Exception) -> NoReturn:
-        self._whole.failed = True
+        if self._database is not None:  # use of a closed task says nothing about the database
+            self._whole.failed = True
         try:
             super()._refuse(error)
         except TaskCorrupted as found:

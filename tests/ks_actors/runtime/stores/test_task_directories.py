@@ -15,8 +15,10 @@ from ks_actors.runtime import InstanceState
 from ks_actors.runtime.stores._task_directories import TaskDirectories
 from ks_actors.state import SharedResources, attach
 from ks_actors.testing import AppHarness
+from ks_actors.topology._stores import StoreSpec
 from tests.ks_actors.runtime.helpers import EOS, Load, check_counts, counting, in_app, in_virtual_time
 from tests.ks_actors.runtime.stores.standbys import Heard, active, all_caught_up, keeper, other, settled, standing
+from tests.ks_actors.state.disk.test_shared_database import LOCAL, SPECS, fill, resources
 
 TOPICS = {"in": 4, "out": 1}
 LATE_MS = 4_000_000_000_000  # behind the times of any file
@@ -159,6 +161,35 @@ async def test_state_on_disk_is_known_before_anything_is_opened(harness: AppHarn
     assert {str(task) for task in disk.old(0)} == {"0_0", "0_1", "0_2", "0_3", "0_8", "0_9"}
     await harness.restart()
     await harness.turns(10)
+
+
+@pytest.mark.parametrize("specs", [LOCAL, None, SPECS], ids=["the topology's", "a former topology's", "logged"])
+def test_rows_outlast_their_directory(tmp_path: Path, specs: list[StoreSpec] | None, caplog: pytest.LogCaptureFixture) -> None:
+    """A user who deletes a directory in a running app deletes no rows: they are the only copy of a store, or go with a warning."""
+    fill(tmp_path, "shared", 1, SPECS if specs is SPECS else LOCAL)
+    disk = TaskDirectories(tmp_path, lambda: LATE_MS, lambda _: specs)
+    with resources(tmp_path, specs=specs or []) as shared:
+        disk.remember(shared, -1)
+        shutil.rmtree(tmp_path / "0_0")
+        assert disk.set_old_aside(0, disk.look(disk.old(0))) == []
+        assert shared.database.tasks() == ([] if specs is SPECS else ["0_0"])
+    said = "is deleted; its changelog has all of it" if specs is SPECS else "has the only copy of store u"
+    assert said in caplog.text
+
+
+def test_a_merge_amid_a_start_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of the database of all tasks may be gone once it is looked at: the others tell when the state was written."""
+    fill(tmp_path, "shared", 1)
+    disk = TaskDirectories(tmp_path, lambda: LATE_MS, lambda _: SPECS)
+    real = Path.glob
+
+    def glob(path: Path, pattern: str) -> list[Path]:
+        return [*real(path, pattern), *([path / "merged.sst"] if pattern == "*.sst" else [])]
+
+    with resources(tmp_path) as shared:
+        monkeypatch.setattr(Path, "glob", glob)
+        disk.remember(shared, -1)
+    assert {str(task) for task in disk.offsets} == {"0_0"}
 
 
 @in_virtual_time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ks_actors import StateError, StateLocked, TaskCorrupted
+from ks_actors import StateError, StateFull, StateLocked, TaskCorrupted
 from ks_actors.records._batch import Batch
 from ks_actors.serdes import LONG, STRING
 from ks_actors.state import CheckpointRows, Ingest, SharedResources, TaskStores, attach, stored_offsets
@@ -272,6 +273,31 @@ def test_a_database_is_not_closed_amid_a_merge(tmp_path: Path, monkeypatch: pyte
     assert found(tmp_path, "shared") == EXPECTED
 
 
+def test_a_closed_task_says_nothing_about_the_database(tmp_path: Path) -> None:
+    """Its use is an error of the caller, after which no other task has to be closed."""
+    with resources(tmp_path) as shared:
+        part = shared.database.take("0_0", tmp_path / "0_0", None)
+        part.close()
+        with pytest.raises(StateError, match=r"task 0_0: the state in .* cannot be used"):
+            part.get(b"k")
+        assert not shared.database.failed
+
+
+def test_a_task_whose_directory_refuses_its_time_can_be_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time only says how long the task has not been used."""
+
+    def utime(*_: object) -> None:
+        raise PermissionError("this is not yours")
+
+    with resources(tmp_path) as shared:
+        stores = opened(tmp_path, "0_0", shared)
+        monkeypatch.setattr(os, "utime", utime)
+        for _ in range(2):
+            stores.close(clean=True)
+            stores.open()
+        stores.close(clean=True)
+
+
 # --- the two layouts ----------------------------------------------------------------------------------------------------------------
 
 
@@ -323,6 +349,32 @@ def test_a_conversion_that_is_killed_loses_nothing(tmp_path: Path, monkeypatch: 
             shutil.rmtree(again)
 
 
+def test_a_conversion_says_why_it_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first error is raised, not one of what was closed before it; the next opening converts."""
+
+    def rename(*_: object) -> None:
+        raise PermissionError("this is not yours")
+
+    fill(tmp_path, "task")
+    with resources(tmp_path) as shared:
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "rename", rename)
+            with pytest.raises(StateError, match=r"task 0_0: the state in .* cannot be used: this is not yours"):
+                opened(tmp_path, "0_0", shared)
+        opened(tmp_path, "0_0", shared).close(clean=True)
+    assert found(tmp_path, "shared") == EXPECTED
+
+
+def test_what_a_killed_conversion_leaves_is_deleted(tmp_path: Path) -> None:
+    """When the task opens, since its rows are in the database of all tasks by then."""
+    fill(tmp_path, "shared")
+    left = tmp_path / "0_1" / "rocksdb.ingest"
+    left.mkdir()
+    (left / "000001.sst").write_text("left")
+    assert found(tmp_path, "shared") == EXPECTED
+    assert not left.exists()
+
+
 def test_a_snapshot_takes_the_place_of_the_rows(tmp_path: Path) -> None:
     """It is built beside them, and moved in when the task opens; the only copy of a store is not replaced."""
     fill(tmp_path, "shared", specs=LOCAL)
@@ -366,6 +418,82 @@ def test_a_task_that_finds_damage_gets_a_database_of_its_own(tmp_path: Path, cap
     assert found(tmp_path, "shared") == [(set(), None), ({5}, 5 * ROWS), (set(), None)]
     assert "the local state of all tasks, in" in caplog.text
     assert not list(tmp_path.glob("*/rocksdb/CURRENT")) or (tmp_path / "1_0" / "rocksdb").exists()
+
+
+def damage_a_block(root: Path) -> None:
+    """Damage the first rows of some tasks, in a database with one table, and not the rows in front of these."""
+    with resources(root) as shared:
+        shared.database._engine.compact(b"", b"\xff")
+    (table,) = (root / "shared").glob("*.sst")
+    data = bytearray(table.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 8] = bytes(byte ^ 255 for byte in data[middle : middle + 8])
+    table.write_bytes(data)
+
+
+@pytest.mark.parametrize("layout", ["shared", "task"])
+def test_damage_in_front_of_a_task_stops_no_start(tmp_path: Path, layout: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The list of tasks finds it, and the database is deleted and restored; one with an only copy is kept, with an error."""
+    fill(tmp_path, "shared", 40)
+    damage_a_block(tmp_path)
+    with pytest.raises(StateError, match=r"store u has no changelog, and its only copy, in .*shared, cannot be used: .*Corruption"):
+        attach(SharedResources(), tmp_path, LOCAL, layout=layout)
+    assert found(tmp_path, layout) == [(set(), None)] * 3
+    assert "the local state of all tasks, in" in caplog.text
+
+
+def test_damage_that_the_list_of_tasks_finds_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the next start."""
+    with resources(tmp_path) as shared:
+        with monkeypatch.context() as patch:
+            patch.setattr(RocksEngine, "scan", lambda engine, *_: engine._refuse(Exception("Corruption: block checksum mismatch")))
+            with pytest.raises(TaskCorrupted):
+                shared.database.tasks()
+        assert "checksum" in (tmp_path / "shared" / "DAMAGED").read_text()
+
+
+def test_a_reopening_that_finds_damage_begins_a_new_database(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As a start does, so the tasks are restored in the same run."""
+    fill(tmp_path, "shared")
+    with resources(tmp_path) as shared:
+        database: SharedDatabase = shared.database
+        with pytest.raises(StateFull):
+            database._engine._refuse(Exception("IO error: No space left on device"))
+        (tmp_path / "shared" / "CURRENT").write_text("nothing")
+        stores = opened(tmp_path, "0_0", shared)
+        assert rounds(stores) == set()
+        put(stores, 7)
+        stores.close(clean=True)
+        assert (database.failed, database.damage, database.tasks()) == (False, "", ["0_0"])
+    assert "the local state of all tasks, in" in caplog.text
+    assert found(tmp_path, "shared", 1) == [({7}, 7 * ROWS)]
+
+
+def test_a_reopening_without_room_leaves_the_offsets_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each next opening of a task tries again, and claims no loss."""
+
+    def full(_: SharedDatabase) -> None:
+        raise StateFull("the disk is full")
+
+    fill(tmp_path, "shared")
+    with resources(tmp_path) as shared:
+        database: SharedDatabase = shared.database
+        with pytest.raises(StateFull):
+            database._engine._refuse(Exception("IO error: No space left on device"))
+        with monkeypatch.context() as patch:
+            patch.setattr(SharedDatabase, "_opened", full)
+            for _ in range(2):
+                with pytest.raises(StateFull, match="the disk is full"):
+                    opened(tmp_path, "0_0", shared)
+                assert database.offsets("0_1") == {"s": 2 * ROWS}
+                assert database.failed
+        stores = opened(tmp_path, "0_0", shared)
+        assert (rounds(stores), database.failed) == ({1}, False)
+        stores.close(clean=True)
+    assert "are not on disk" not in caplog.text
+    assert found(tmp_path, "shared") == EXPECTED
 
 
 def test_a_damaged_database_with_an_only_copy_is_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
