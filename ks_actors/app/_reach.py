@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Self, final
 
 from ks_actors._errors import ConfigError, FailureReason, QueryFailed
 from ks_actors.config import split_server
+from ks_actors.lifecycle import in_thread
 from ks_actors.records import TaskId
 from ks_actors.system import Later
 from ks_actors.topology import StoreKind
@@ -71,7 +71,7 @@ class AppReach:
         if config.application_server is not None:
             found = split_server(config.application_server)
             assert found is not None
-            context = await asyncio.to_thread(
+            context = await in_thread(
                 remote.server_context,
                 config.query_ssl_certificate_location,
                 config.query_ssl_key_location,

@@ -11,6 +11,7 @@ import h11
 import msgspec
 
 from ks_actors._errors import ConfigError, KsActorsError
+from ks_actors.lifecycle import in_thread
 from ks_actors.query.remote._messages import (
     CONTENT,
     MAP_PATH,
@@ -229,7 +230,7 @@ class Caller:
         if endpoint.tls:
             if self._context is None:
                 # Certificates of the system take a third of a second to read.
-                self._context = await asyncio.to_thread(client_context, self._authorities)
+                self._context = await in_thread(client_context, self._authorities)
             context = self._context
         async with asyncio.timeout(_CONNECT_SECONDS):
             reader, writer = await asyncio.open_connection(
