@@ -83,6 +83,7 @@ class Child:
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._asked = False
+        self._ends = False
         self._killing: asyncio.TimerHandle | None = None
         self._lock: int | None = None
 
@@ -126,6 +127,9 @@ class Child:
                 # Ctrl-C goes to the supervisor alone, which passes it on once.
                 process_group=0,
             )
+        # A signal of the supervisor may have come before there was a process to close.
+        if self._ends:
+            self.close()
         hearing = asyncio.create_task(self._listen(reader))
         try:
             code = await self._process.wait()
@@ -166,7 +170,11 @@ class Child:
             self._writer.write(json.dumps({"kind": kind}).encode() + b"\n")
 
     def close(self) -> None:
-        """Ask the process to close, once, and kill it when its time is over."""
+        """Ask the process to close, once, and kill it when its time is over.
+
+        A process that is only about to start is asked at once after its start.
+        """
+        self._ends = True
         if self._process is not None and not self._asked:
             self._close_in_time()
             self.signal(signal.SIGTERM)

@@ -92,7 +92,8 @@ class Supervisor:
             self._let_join()
             if self._closing.is_set():
                 child.state = ChildState.CLOSED
-                return code
+                # A signal ends a process whose app has not begun: there was nothing to close.
+                return code if child.begun else 0
             if child.rolls:
                 child.rolls = False
                 rests = barren = 0

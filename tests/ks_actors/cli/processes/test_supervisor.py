@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from ks_actors.cli.processes import ChildState, Supervisor, _child, _supervisor
-from tests.waiting import until
+from ks_actors.cli.processes import Child, ChildState, Supervisor, _supervisor
+from tests.waiting import soon, until
 
 MEMBER = Path(__file__).with_name("member.py")
 
@@ -75,6 +75,33 @@ async def test_a_signal_closes_all_members_once(tmp_path: Path) -> None:
         assert await running.end() == 0
         assert sorted(running.events()[-2:]) == ["1 closes", "2 closes"]
         assert [child.state for child in running.supervisor.children] == [ChildState.CLOSED] * 2
+
+
+async def spawning(child: Child, start: int) -> None:
+    """Wait until a start has begun that has no process yet."""
+    while child.starts < start:
+        await asyncio.sleep(0)
+    assert child.pid is None
+
+
+async def test_a_signal_closes_a_member_that_has_no_process_yet(tmp_path: Path) -> None:
+    """SIGTERM amid the first start: the processes are closed as soon as there are any, and the exit code is 0."""
+    async with supervised(tmp_path) as running:
+        await spawning(running.supervisor.children[0], 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await soon(running.code) == 0
+        assert "runs" not in " ".join(running.events())
+
+
+async def test_a_signal_closes_a_member_that_starts_again(tmp_path: Path) -> None:
+    """SIGTERM amid a restart of one member closes it with the others."""
+    async with supervised(tmp_path) as running:
+        await running.run()
+        os.kill(running.pids("1 runs")[0], signal.SIGKILL)
+        await spawning(running.supervisor.children[0], 2)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await soon(running.code) == 0
+        assert running.events().count("1 runs") == 1
 
 
 async def test_a_member_that_dies_is_started_again_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -212,7 +239,7 @@ def test_a_kill_for_lack_of_memory_is_told(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(_supervisor, "_EVENTS", events)
     caplog.set_level(logging.WARNING)
     supervisor = Supervisor([], 1, tmp_path)
-    child = _child.Child(1, 1, "", [], tmp_path, lambda *_: None)
+    child = Child(1, 1, "", [], tmp_path, lambda *_: None)
     assert supervisor._end_of(child, -9) == "was killed by SIGKILL"
     events.write_text("oom 2\noom_kill 2\n")
     assert supervisor._end_of(child, -9) == "was killed by SIGKILL, by the kernel for lack of memory"
