@@ -130,6 +130,8 @@ class Child:
         # A signal of the supervisor may have come before there was a process to close.
         if self._ends:
             self.close()
+        elif self.rolls:
+            self.roll()
         hearing = asyncio.create_task(self._listen(reader))
         try:
             code = await self._process.wait()
@@ -180,9 +182,14 @@ class Child:
             self.signal(signal.SIGTERM)
 
     def roll(self) -> None:
-        """Ask the process to close for another start: it stays a member of the group."""
+        """Ask the process to close for another start: it stays a member of the group.
+
+        A process that is only about to start may load the old source: it is asked after its start.
+        """
+        if self.state is ChildState.RESTING:
+            return  # the next start is another one
+        self.rolls = True
         if self._process is not None and not self._asked:
-            self.rolls = True
             self._close_in_time()
             # Before the app has begun, the process does not listen.
             if self.begun:

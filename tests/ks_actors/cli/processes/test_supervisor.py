@@ -172,6 +172,20 @@ async def test_sighup_starts_members_again_one_by_one(tmp_path: Path) -> None:
         assert running.events()[before:] == [f"{number} {step}" for number in (1, 2) for step in steps]
 
 
+async def test_sighup_reaches_a_member_that_has_no_process_yet(tmp_path: Path) -> None:
+    """SIGHUP amid a start: that process closes for another one, and a later SIGHUP rolls all again."""
+    async with supervised(tmp_path) as running:
+        first, second = running.supervisor.children
+        await spawning(first, 1)
+        os.kill(os.getpid(), signal.SIGHUP)
+        await until(lambda: first.starts == 2 and second.starts >= 2)
+        await running.run()
+        before = second.starts
+        os.kill(os.getpid(), signal.SIGHUP)
+        await until(lambda: second.starts == before + 1 and second.state is ChildState.RUNNING)
+        assert first.starts == 3
+
+
 async def test_a_source_that_does_not_run_ends_the_roll(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """The others go on with the old one; the next SIGHUP starts the resting member, too."""
     monkeypatch.setattr(_supervisor, "_RESTS_S", (3600.0,))
