@@ -177,9 +177,7 @@ class Child:
         A process that is only about to start is asked at once after its start.
         """
         self._ends = True
-        if self._process is not None and not self._asked:
-            self._close_in_time()
-            self.signal(signal.SIGTERM)
+        self._ask("end")
 
     def roll(self) -> None:
         """Ask the process to close for another start: it stays a member of the group.
@@ -189,19 +187,20 @@ class Child:
         if self.state is ChildState.RESTING:
             return  # the next start is another one
         self.rolls = True
-        if self._process is not None and not self._asked:
-            self._close_in_time()
-            # Before the app has begun, the process does not listen.
-            if self.begun:
-                self.answer("close")
-            else:
-                self.signal(signal.SIGTERM)
+        self._ask("close")
 
-    def _close_in_time(self) -> None:
-        self._asked = True
-        self._killing = asyncio.get_running_loop().call_later(
-            self.close_s, self.signal, signal.SIGKILL
-        )
+    def _ask(self, kind: str) -> None:
+        # Over the channel: a unit of systemd may have sent SIGTERM to each process, and a second
+        # one would end the app at once. An "end" after a "close" tells it to leave the group.
+        self.answer(kind)
+        if self._process is not None and not self._asked:
+            self._asked = True
+            self._killing = asyncio.get_running_loop().call_later(
+                self.close_s, self.signal, signal.SIGKILL
+            )
+            # Before the app has begun, the process may not listen.
+            if not self.begun:
+                self.signal(signal.SIGTERM)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal; do nothing when the process has ended."""

@@ -213,7 +213,8 @@ class Supervisor:
         if self._closing.is_set():
             self._code = _OF_SIGNAL + number
             for child in self.children:
-                child.signal(number)
+                # Not SIGTERM: a member that has been asked to close ignores one of these.
+                child.signal(signal.SIGINT)
         self._close()
 
     def _give_up(self, code: int, reason: str) -> None:

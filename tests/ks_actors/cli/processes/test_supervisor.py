@@ -212,6 +212,48 @@ async def test_a_second_signal_goes_to_all(tmp_path: Path) -> None:
         assert await running.code == 128 + signal.SIGTERM
 
 
+async def test_a_unit_of_systemd_closes_each_member_once(tmp_path: Path) -> None:
+    """It sends SIGTERM to the supervisor and to each member, in any order; only a second signal of the supervisor has members hurry."""
+    go = tmp_path / "go"
+    async with supervised(tmp_path, plan={number: {"slow": str(go)} for number in ("1", "2")}) as running:
+        await running.run()
+        os.kill(running.pids("1 runs")[0], signal.SIGTERM)
+        await until(lambda: running.events().count("1 closing") == 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await until(lambda: running.events().count("2 closing") == 1)
+        os.kill(running.pids("2 runs")[0], signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await until(lambda: {"1 hurries", "2 hurries"} <= {*running.events()})
+        go.touch()
+        assert await running.code == 128 + signal.SIGTERM
+        assert sorted(running.events()[-2:]) == ["1 closes", "2 closes"]
+        assert len(running.events()) == len({*running.events()})
+
+
+async def test_a_unit_of_systemd_closes_members_cleanly(tmp_path: Path) -> None:
+    """One SIGTERM to each process is no second signal to any."""
+    go = tmp_path / "go"
+    async with supervised(tmp_path, 1, {"1": {"slow": str(go)}}) as running:
+        await running.run()
+        os.kill(os.getpid(), signal.SIGTERM)
+        await until(lambda: running.events().count("1 closing") == 1)
+        os.kill(running.pids("1 runs")[0], signal.SIGTERM)
+        go.touch()
+        assert await running.code == 0
+        assert "1 hurries" not in running.events()
+
+
+async def test_a_member_that_rolls_leaves_the_group_at_the_end(tmp_path: Path) -> None:
+    """SIGTERM while a member closes for another start: nobody starts it again, so it does not stay a member."""
+    async with supervised(tmp_path, 1, {"1": {"slow": "leaves"}}) as running:
+        await running.run()
+        os.kill(os.getpid(), signal.SIGHUP)
+        await until(lambda: running.events().count("1 closing") == 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await soon(running.code) == 0
+        assert running.events()[-1] == "1 closes"
+
+
 async def test_a_member_that_does_not_close_in_time_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After its close_timeout_ms, and some time for its end."""
     monkeypatch.setattr(_supervisor, "_END_S", 0.0)
