@@ -49,6 +49,7 @@ class Supervisor:
             Child(number, count, groups, command, directory, self._hear)
             for number in range(1, count + 1)
         )
+        self._groups = groups
         self._closing = asyncio.Event()
         self._code: int | None = None
         self._adoption: asyncio.Task[None] | None = None
@@ -177,7 +178,9 @@ class Supervisor:
         """Move the task directories, before the first member opens one."""
         place = Path(message["home"])
         try:
-            await asyncio.to_thread(adopt, place, message["application_id"], len(self.children))
+            await asyncio.to_thread(
+                adopt, place, message["application_id"], len(self.children), self._groups
+            )
         except StateLocked as error:
             self._give_up(1, str(error))
         except OSError as error:

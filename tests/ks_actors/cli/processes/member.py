@@ -17,8 +17,11 @@ NOTES, PLAN = Path(sys.argv[1]), Path(sys.argv[2])
 
 
 async def close_slowly(slow: str, member: MemberProcess, step: Callable[[str], None]) -> None:
-    """Heed signals as an app does; close when the file `slow` exists, or, with "leaves", once the supervisor has said that this member does not return."""
+    """Heed signals as an app does; close when the file `slow` exists, or, with "leaves", once this member is not to return."""
     from ks_actors.app._signals import until_signal  # noqa: PLC0415 - the import takes long
+
+    def waits() -> bool:
+        return member.returns if slow == "leaves" else not Path(slow).exists()
 
     async def work() -> None:
         step("runs")
@@ -26,7 +29,7 @@ async def close_slowly(slow: str, member: MemberProcess, step: Callable[[str], N
             await asyncio.Event().wait()
         finally:
             step("closing")
-            while member.returns if slow == "leaves" else not Path(slow).exists():
+            while waits():
                 await asyncio.sleep(0.01)
             step("returns" if member.returns else "closes")
 
