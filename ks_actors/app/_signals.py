@@ -25,7 +25,8 @@ async def until_signal(work: Coroutine[Any, Any, None], hurry: Callable[[], None
     event loop is closed. A second signal after the end of the work interrupts the closing.
 
     A member that its supervisor closes ignores the second SIGTERM: systemd sends SIGTERM to all
-    processes of a unit, supervisor and members alike.
+    processes of a unit, supervisor and members alike. A member whose work ends without a signal
+    tells its supervisor, which starts it no more.
     """
     loop = asyncio.get_running_loop()
     signals = _Signals(loop, asyncio.ensure_future(work), hurry)
@@ -33,6 +34,8 @@ async def until_signal(work: Coroutine[Any, Any, None], hurry: Callable[[], None
         signals.heed(number)
     try:
         await signals.task
+        if not signals.received and (member := current_member()) is not None:
+            member.say("ended")
     except asyncio.CancelledError:
         if not signals.task.cancelled():
             raise

@@ -62,6 +62,8 @@ class Child:
         """The error that has ended the process last."""
         self.final: bool = False
         """Whether a restart cannot help against that error."""
+        self.ended: bool = False
+        """Whether the app has ended by itself, not by a signal."""
         self.begun: bool = False
         """Whether the app has begun to start, after imports and checks of settings."""
         self.waits: bool = False
@@ -106,7 +108,7 @@ class Child:
         """Run the process to its end; return the exit code, negative for a signal."""
         self.state, self.app_state, self.active = ChildState.STARTING, "", 0
         self.error, self.final, self.begun, self.waits = "", False, False, False
-        self.running_since, self._asked = None, False
+        self.running_since, self._asked, self.ended = None, False, False
         self.settled.clear()
         self.restarted.set()
         self.starts += 1

@@ -99,7 +99,7 @@ class Supervisor:
                 child.rolls = False
                 rests = barren = 0
                 continue
-            if code == 0:
+            if child.ended and code == 0:
                 child.state = ChildState.DONE
                 child.release_tasks()
                 _log.info("member %d has ended by itself", child.number)
@@ -143,7 +143,9 @@ class Supervisor:
 
     def _end_of(self, child: Child, code: int) -> str:
         """Return the text about a member's end."""
-        if code >= 0:
+        if code == 0:
+            return "has closed, as after a signal to it alone"
+        if code > 0:
             reason = f": {child.error}" if child.error else ""
             return f"has ended with exit code {code}{reason}"
         before, self._kills = self._kills, _oom_kills()
@@ -163,6 +165,8 @@ class Supervisor:
             child.waits = True
             if self._joined or all(each.waits for each in self.children):
                 self._let_join()
+        elif kind == "ended":
+            child.ended = True
         elif kind == "failed":
             child.error, child.final = message["error"], message["final"]
         else:

@@ -57,6 +57,8 @@ def main() -> int:
             if isinstance(plan[name], str):
                 member.say("failed", error=plan[name], final=True)
                 sys.exit(1)
+            if plan[name] == 0:
+                member.say("ended")
             sys.exit(plan[name])
 
     def admitted(kind: str, **facts: object) -> None:

@@ -161,6 +161,15 @@ async def test_members_that_end_by_themselves_stay_ended(tmp_path: Path) -> None
         assert [child.state for child in running.supervisor.children] == [ChildState.DONE] * 2
 
 
+async def test_a_member_that_a_signal_closes_is_started_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """SIGTERM to one member is not the end of its app: its exit code is 0, but it has not said that it has ended."""
+    async with supervised(tmp_path, 1) as running:
+        await running.run()
+        os.kill(running.pids("1 runs")[0], signal.SIGTERM)
+        await until(lambda: len(running.pids("1 runs")) == 2)
+        assert "member 1 has closed, as after a signal to it alone; it starts again now" in caplog.text
+
+
 async def test_sighup_starts_members_again_one_by_one(tmp_path: Path) -> None:
     """The next one closes when the last one runs; each stays a member of the group meanwhile."""
     async with supervised(tmp_path) as running:
