@@ -64,6 +64,8 @@ class Child:
         """Whether a restart cannot help against that error."""
         self.ended: bool = False
         """Whether the app has ended by itself, not by a signal."""
+        self.spawned: bool = False
+        """Whether the last start has made a process."""
         self.begun: bool = False
         """Whether the app has begun to start, after imports and checks of settings."""
         self.waits: bool = False
@@ -109,46 +111,60 @@ class Child:
         self.state, self.app_state, self.active = ChildState.STARTING, "", 0
         self.error, self.final, self.begun, self.waits = "", False, False, False
         self.running_since, self._asked, self.ended = None, False, False
+        self.spawned = False
         self.settled.clear()
         self.restarted.set()
         self.starts += 1
+        try:
+            code = await self._run_process()
+        except OSError as error:
+            # The system lacks memory, processes or files for the moment.
+            self.error, code = f"it could not be started: {error}", 1
+        self.settled.set()
+        return code
+
+    async def _run_process(self) -> int:
         self.socket.unlink(missing_ok=True)
         self._keep_tasks()
         ours, theirs = socket.socketpair()
-        with theirs:
-            reader, self._writer = await asyncio.open_connection(sock=ours)
-            environ = os.environ | {
-                MEMBER: self._place,
-                SUPERVISOR: f"{theirs.fileno()}:{self._directory}",
-            }
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command,
-                env=environ,
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                # Ctrl-C goes to the supervisor alone, which passes it on once.
-                process_group=0,
-            )
-        # A signal of the supervisor may have come before there was a process to close.
-        if self._ends:
-            self.close()
-        elif self.rolls:
-            self.roll()
-        hearing = asyncio.create_task(self._listen(reader))
-        try:
-            code = await self._process.wait()
-            # Its last words are in the socket already; programs that it has started may keep the
-            # socket open, so do not wait for its end.
-            await asyncio.wait([hearing], timeout=0.1)
-        finally:
-            hearing.cancel()
-            await asyncio.gather(hearing, return_exceptions=True)
-            self._writer.close()
-            if self._killing is not None:
-                self._killing.cancel()
-            self._process = self._writer = None
-        self.settled.set()
-        return code
+        hearing = None
+        with ours:
+            try:
+                with theirs:
+                    reader, self._writer = await asyncio.open_connection(sock=ours)
+                    environ = os.environ | {
+                        MEMBER: self._place,
+                        SUPERVISOR: f"{theirs.fileno()}:{self._directory}",
+                    }
+                    self._process = await asyncio.create_subprocess_exec(
+                        *self._command,
+                        env=environ,
+                        stdin=subprocess.DEVNULL,
+                        pass_fds=[theirs.fileno()],
+                        # Ctrl-C goes to the supervisor alone, which passes it on once.
+                        process_group=0,
+                    )
+                self.spawned = True
+                # A signal of the supervisor may have come before there was a process to close.
+                if self._ends:
+                    self.close()
+                elif self.rolls:
+                    self.roll()
+                hearing = asyncio.create_task(self._listen(reader))
+                code = await self._process.wait()
+                # Its last words are in the socket already; programs that it has started may keep
+                # the socket open, so do not wait for its end.
+                await asyncio.wait([hearing], timeout=0.1)
+                return code
+            finally:
+                if hearing is not None:
+                    hearing.cancel()
+                    await asyncio.gather(hearing, return_exceptions=True)
+                if self._writer is not None:
+                    self._writer.transport.abort()
+                if self._killing is not None:
+                    self._killing.cancel()
+                self._process = self._writer = None
 
     def _keep_tasks(self) -> None:
         """Keep the neighbours from taking the tasks of this member when it dies."""
@@ -164,7 +180,8 @@ class Child:
             self._lock = None
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
-        with suppress(OSError):  # the process has ended
+        # The process has ended, or has sent a line that is too long, which none of its messages is.
+        with suppress(OSError, ValueError):
             async for line in reader:
                 self._hear(self, json.loads(line))
 

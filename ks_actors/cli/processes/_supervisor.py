@@ -27,6 +27,7 @@ _WRONG_USE: Final = 2
 # A process whose app is closed still has threads and files to close.
 _END_S: Final = 10.0
 _OF_SIGNAL: Final = 128
+_JOIN_S: Final = 30.0
 _LOOK_AT_TASKS_S: Final = 10.0
 _EVENTS: Final = Path("/sys/fs/cgroup/memory.events")
 _log = component_log(__name__)
@@ -74,7 +75,14 @@ class Supervisor:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop, number)
         loop.add_signal_handler(signal.SIGHUP, self._roll)
-        codes = await asyncio.gather(*map(self._keep, self.children))
+        keeping = [asyncio.create_task(self._keep(child)) for child in self.children]
+        try:
+            codes = await asyncio.gather(*keeping)
+        except Exception:
+            # A fault of the supervisor leaves no member behind.
+            self._close()
+            await asyncio.gather(*keeping, return_exceptions=True)
+            raise
         if self._rolling is not None:
             self._rolling.cancel()
             await asyncio.gather(self._rolling, return_exceptions=True)
@@ -137,7 +145,10 @@ class Supervisor:
         if any(each.state is ChildState.RUNNING for each in self.children):
             return False
         hopeless = child.final or (
-            child.running_since is None and code > 0 and (not child.begun or code == _WRONG_USE)
+            child.spawned
+            and child.running_since is None
+            and code > 0
+            and (not child.begun or code == _WRONG_USE)
         )
         return hopeless or barren >= _MOST_STARTS
 
@@ -165,6 +176,8 @@ class Supervisor:
             child.waits = True
             if self._joined or all(each.waits for each in self.children):
                 self._let_join()
+            elif sum(each.waits for each in self.children) == 1:
+                asyncio.get_running_loop().call_later(_JOIN_S, self._let_join)
         elif kind == "ended":
             child.ended = True
         elif kind == "failed":
@@ -196,7 +209,7 @@ class Supervisor:
 
         At the first start all join together: a member that came first would get all tasks, and
         restore those whose state the others have. A member that dies before does not hold up the
-        others.
+        others, and one that hangs holds them up for 30 s.
         """
         self._joined = True
         for child in self.children:

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from ks_actors.system import MemberProcess, current_member
 
@@ -36,6 +37,20 @@ async def close_slowly(slow: str, member: MemberProcess, step: Callable[[str], N
     await until_signal(work(), lambda: step("hurries"))
 
 
+def end(how: str | int, member: MemberProcess) -> NoReturn:
+    """End this process: by SIGKILL, by an error, with an exit code, or only by a signal."""
+    if how == "hang":
+        signal.pause()
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if isinstance(how, str):
+        member.say("failed", error=how, final=True)
+        sys.exit(1)
+    if how == 0:
+        member.say("ended")
+    sys.exit(how)
+
+
 def main() -> int:
     """Start as an app does, and wait for SIGTERM; the plan has the steps at which this member ends by itself, and how."""
     member = current_member()
@@ -52,14 +67,7 @@ def main() -> int:
         if name == "runs":
             member.say("state", state="RUNNING", active=1)
         if name in plan:
-            if plan[name] == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
-            if isinstance(plan[name], str):
-                member.say("failed", error=plan[name], final=True)
-                sys.exit(1)
-            if plan[name] == 0:
-                member.say("ended")
-            sys.exit(plan[name])
+            end(plan[name], member)
 
     def admitted(kind: str, **facts: object) -> None:
         go = threading.Event()

@@ -170,6 +170,38 @@ async def test_a_member_that_a_signal_closes_is_started_again(tmp_path: Path, ca
         assert "member 1 has closed, as after a signal to it alone; it starts again now" in caplog.text
 
 
+async def test_a_process_that_the_system_refuses_is_started_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The lack of a moment ends no program, even when no member runs."""
+    async with supervised(tmp_path, 1) as running:
+        child = running.supervisor.children[0]
+        command, child._command = child._command, [str(tmp_path / "missing")]
+        await until(lambda: child.starts == 2)
+        child._command = command
+        await running.run()
+        assert "member 1 has ended with exit code 1: it could not be started: " in caplog.text
+
+
+async def test_a_fault_of_the_supervisor_leaves_no_member(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are closed and waited for; the error goes on."""
+    async with supervised(tmp_path) as running:
+        await running.run()
+        monkeypatch.setattr(running.supervisor, "_cannot_run", lambda *_: 1 / 0)
+        os.kill(running.pids("1 runs")[0], signal.SIGKILL)
+        with pytest.raises(ZeroDivisionError):
+            await soon(running.code)
+        assert running.events()[-1] == "2 closes"
+        running.code = asyncio.create_task(asyncio.sleep(0, 0))
+        await running.code
+
+
+async def test_a_member_that_hangs_keeps_no_other_out_of_the_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others join without it, 30 s after the first one has come."""
+    monkeypatch.setattr(_supervisor, "_JOIN_S", 0.0)
+    async with supervised(tmp_path, plan={"2": {"begins": "hang"}}) as running:
+        await until(lambda: "1 runs" in running.events())
+        assert "2 starts" not in running.events()
+
+
 async def test_sighup_starts_members_again_one_by_one(tmp_path: Path) -> None:
     """The next one closes when the last one runs; each stays a member of the group meanwhile."""
     async with supervised(tmp_path) as running:
