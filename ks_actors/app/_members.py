@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # A restart changes none of these; only a change of settings, sources or programs does.
 _FINAL: Final = (ConfigError, TopologyError, FencedInstanceId, StateLocked)
 _MOST: Final = 256
+_MOST_TEXT: Final = 4_000
 _CPU_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 _KILL_S: Final = 10
 
@@ -145,5 +146,6 @@ def tell_supervisor(state: InstanceState, tasks: Callable[[], Iterable[TaskMetad
 def tell_end(error: Exception) -> None:
     """Tell the supervisor the error that has ended the app, and whether a restart may help."""
     if (member := current_member()) is not None:
-        text = f"{type(error).__name__}: {error}"
+        # The supervisor reads lines of at most 64 KiB; a character takes up to 12 bytes there.
+        text = f"{type(error).__name__}: {error}"[:_MOST_TEXT]
         member.say("failed", error=text, final=isinstance(error, _FINAL))

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, final
 
 from ks_actors.lifecycle import component_log
+from ks_actors.system import current_member
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -22,6 +23,10 @@ async def until_signal(work: Coroutine[Any, Any, None], hurry: Callable[[], None
     The first SIGINT or SIGTERM cancels it, a second one calls `hurry`, a third one ends the process
     at once. Raises errors of the work, except for the cancellation. The handlers stay until the
     event loop is closed. A second signal after the end of the work interrupts the closing.
+
+    A member that its supervisor closes ignores the second SIGTERM: systemd sends SIGTERM to all
+    processes of a unit, supervisor and members alike. A member whose work ends without a signal
+    tells its supervisor, which starts it no more.
     """
     loop = asyncio.get_running_loop()
     signals = _Signals(loop, asyncio.ensure_future(work), hurry)
@@ -29,6 +34,8 @@ async def until_signal(work: Coroutine[Any, Any, None], hurry: Callable[[], None
         signals.heed(number)
     try:
         await signals.task
+        if not signals.received and (member := current_member()) is not None:
+            member.say("ended")
     except asyncio.CancelledError:
         if not signals.task.cancelled():
             raise
@@ -48,6 +55,7 @@ class _Signals:
     ) -> None:
         self.task: asyncio.Future[None] = task
         self.received: int = 0
+        self._ignored = False
         self._loop = loop
         self._hurry = hurry
 
@@ -59,6 +67,11 @@ class _Signals:
             signal.signal(number, lambda *_: call(self.count, number))
 
     def count(self, number: signal.Signals) -> None:
+        if self.received and not self._ignored and number is signal.SIGTERM:
+            member = current_member()
+            if member is not None and member.asked:
+                self._ignored = True
+                return
         self.received += 1
         if self.received == 1:
             # No effect after the end of the work: the app is closed, and only the loop is still

@@ -46,6 +46,8 @@ class MemberProcess:
         """The longest time (s) of a close; this process ends then, if its supervisor is dead."""
         self.returns: bool = False
         """Whether the supervisor closes this process only to start it again."""
+        self.asked: bool = False
+        """Whether this process closes, or is closed, at the supervisor's word or end."""
         self._channel = channel
         self._replies: dict[str, Reply] = {}
         self._listener: threading.Thread | None = None
@@ -91,17 +93,23 @@ class MemberProcess:
         except OSError:
             pass  # it is the same as the end
         shutil.rmtree(self.directory, ignore_errors=True)
-        os.kill(os.getpid(), signal.SIGTERM)
+        self._close(returns=False)
         # A blocked event loop never sees the signal; nothing else would end this process.
         sleep(self.close_s)
         os._exit(_PARENT_GONE)
 
     def _hear(self, kind: str) -> None:
-        if kind == "close":
-            self.returns = True
-            os.kill(os.getpid(), signal.SIGTERM)
+        if kind in {"close", "end"}:
+            self._close(returns=kind == "close")
         elif (reply := self._replies.pop(kind, None)) is not None:
             reply()
+
+    def _close(self, *, returns: bool) -> None:
+        """Close as by SIGTERM, once."""
+        self.returns = returns
+        if not self.asked:
+            self.asked = True
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def socket_of(directory: Path, number: int) -> Path:

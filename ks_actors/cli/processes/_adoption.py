@@ -9,12 +9,13 @@ from contextlib import ExitStack
 from itertools import count as counting
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ks_actors._counted import counted
 from ks_actors._errors import StateLocked
 from ks_actors.lifecycle import component_log
 from ks_actors.system import close_locked, open_locked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     Held = Mapping[int, Mapping[str, int]]
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _MEMBERS: Final = "members"
 _LOCK: Final = ".lock"
 _CLUSTER: Final = ".cluster"
+_SHARED: Final = "shared"
 _TASK: Final = re.compile(r"\d+_\d+")
 _log = component_log(__name__)
 
@@ -84,8 +86,11 @@ def _parts(task: str) -> tuple[int, int]:
     return int(subtopology), int(partition)
 
 
-def adopt(home: Path, application_id: str, count: int) -> list[Move]:
+def adopt(home: Path, application_id: str, count: int, groups: str = "") -> list[Move]:
     """Move the task directories of an application to members 1 to `count`. Blocks.
+
+    Move none, and warn, where state is in a member's shared database (`state_layout`), or where
+    members run different queries, by `groups`: most could not run the tasks that they would get.
 
     No member may have begun. `home` is the state directory of member 1. A directory is renamed, so
     nothing is copied, and a crash in the middle leaves each directory in one place. Raises
@@ -102,11 +107,32 @@ def adopt(home: Path, application_id: str, count: int) -> list[Move]:
         held = {number: _tasks(place) for number, place in known.items()}
         # A directory of another cluster takes part in nothing, and its member says why it ends.
         moves = plan_moves(held, count) if known.keys() >= set(range(1, count + 1)) else []
+        if groups:
+            # By query, shares are uneven in any case: only the state of past members has to go.
+            moves = [move for move in moves if move.source > count]
+        if moves and (why := _immovable(known.values(), groups)):
+            _log.warning(
+                "the state of %s stays where it is, as %s: members that get these tasks "
+                "restore them from changelogs, and begin stores without changelog empty: %s",
+                counted(len(moves), "task"),
+                why,
+                moves,
+            )
+            return []
         for move in moves:
             _rename(places[move.source] / move.task, places[move.target])
     if moves:
         _log.info("moved the state of %d tasks to %d members: %s", len(moves), count, moves)
     return moves
+
+
+def _immovable(places: Iterable[Path], groups: str) -> str:
+    """Return the reason why no task directory may move; an empty text if there is none."""
+    if groups:
+        return f"processes is {groups}, and members run different queries"
+    if any((place / _SHARED).is_dir() for place in places):
+        return "a member keeps all its tasks in one database (state_layout='shared')"
+    return ""
 
 
 def _members(home: Path, application_id: str) -> dict[int, Path]:

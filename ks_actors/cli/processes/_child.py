@@ -62,6 +62,10 @@ class Child:
         """The error that has ended the process last."""
         self.final: bool = False
         """Whether a restart cannot help against that error."""
+        self.ended: bool = False
+        """Whether the app has ended by itself, not by a signal."""
+        self.spawned: bool = False
+        """Whether the last start has made a process."""
         self.begun: bool = False
         """Whether the app has begun to start, after imports and checks of settings."""
         self.waits: bool = False
@@ -83,6 +87,7 @@ class Child:
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._asked = False
+        self._ends = False
         self._killing: asyncio.TimerHandle | None = None
         self._lock: int | None = None
 
@@ -105,42 +110,61 @@ class Child:
         """Run the process to its end; return the exit code, negative for a signal."""
         self.state, self.app_state, self.active = ChildState.STARTING, "", 0
         self.error, self.final, self.begun, self.waits = "", False, False, False
-        self.running_since, self._asked = None, False
+        self.running_since, self._asked, self.ended = None, False, False
+        self.spawned = False
         self.settled.clear()
         self.restarted.set()
         self.starts += 1
+        try:
+            code = await self._run_process()
+        except OSError as error:
+            # The system lacks memory, processes or files for the moment.
+            self.error, code = f"it could not be started: {error}", 1
+        self.settled.set()
+        return code
+
+    async def _run_process(self) -> int:
         self.socket.unlink(missing_ok=True)
         self._keep_tasks()
         ours, theirs = socket.socketpair()
-        with theirs:
-            reader, self._writer = await asyncio.open_connection(sock=ours)
-            environ = os.environ | {
-                MEMBER: self._place,
-                SUPERVISOR: f"{theirs.fileno()}:{self._directory}",
-            }
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command,
-                env=environ,
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                # Ctrl-C goes to the supervisor alone, which passes it on once.
-                process_group=0,
-            )
-        hearing = asyncio.create_task(self._listen(reader))
-        try:
-            code = await self._process.wait()
-            # Its last words are in the socket already; programs that it has started may keep the
-            # socket open, so do not wait for its end.
-            await asyncio.wait([hearing], timeout=0.1)
-        finally:
-            hearing.cancel()
-            await asyncio.gather(hearing, return_exceptions=True)
-            self._writer.close()
-            if self._killing is not None:
-                self._killing.cancel()
-            self._process = self._writer = None
-        self.settled.set()
-        return code
+        hearing = None
+        with ours:
+            try:
+                with theirs:
+                    reader, self._writer = await asyncio.open_connection(sock=ours)
+                    environ = os.environ | {
+                        MEMBER: self._place,
+                        SUPERVISOR: f"{theirs.fileno()}:{self._directory}",
+                    }
+                    self._process = await asyncio.create_subprocess_exec(
+                        *self._command,
+                        env=environ,
+                        stdin=subprocess.DEVNULL,
+                        pass_fds=[theirs.fileno()],
+                        # Ctrl-C goes to the supervisor alone, which passes it on once.
+                        process_group=0,
+                    )
+                self.spawned = True
+                # A signal of the supervisor may have come before there was a process to close.
+                if self._ends:
+                    self.close()
+                elif self.rolls:
+                    self.roll()
+                hearing = asyncio.create_task(self._listen(reader))
+                code = await self._process.wait()
+                # Its last words are in the socket already; programs that it has started may keep
+                # the socket open, so do not wait for its end.
+                await asyncio.wait([hearing], timeout=0.1)
+                return code
+            finally:
+                if hearing is not None:
+                    hearing.cancel()
+                    await asyncio.gather(hearing, return_exceptions=True)
+                if self._writer is not None:
+                    self._writer.transport.abort()
+                if self._killing is not None:
+                    self._killing.cancel()
+                self._process = self._writer = None
 
     def _keep_tasks(self) -> None:
         """Keep the neighbours from taking the tasks of this member when it dies."""
@@ -156,7 +180,8 @@ class Child:
             self._lock = None
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
-        with suppress(OSError):  # the process has ended
+        # The process has ended, or has sent a line that is too long, which none of its messages is.
+        with suppress(OSError, ValueError):
             async for line in reader:
                 self._hear(self, json.loads(line))
 
@@ -166,27 +191,35 @@ class Child:
             self._writer.write(json.dumps({"kind": kind}).encode() + b"\n")
 
     def close(self) -> None:
-        """Ask the process to close, once, and kill it when its time is over."""
-        if self._process is not None and not self._asked:
-            self._close_in_time()
-            self.signal(signal.SIGTERM)
+        """Ask the process to close, once, and kill it when its time is over.
+
+        A process that is only about to start is asked at once after its start.
+        """
+        self._ends = True
+        self._ask("end")
 
     def roll(self) -> None:
-        """Ask the process to close for another start: it stays a member of the group."""
-        if self._process is not None and not self._asked:
-            self.rolls = True
-            self._close_in_time()
-            # Before the app has begun, the process does not listen.
-            if self.begun:
-                self.answer("close")
-            else:
-                self.signal(signal.SIGTERM)
+        """Ask the process to close for another start: it stays a member of the group.
 
-    def _close_in_time(self) -> None:
-        self._asked = True
-        self._killing = asyncio.get_running_loop().call_later(
-            self.close_s, self.signal, signal.SIGKILL
-        )
+        A process that is only about to start may load the old source: it is asked after its start.
+        """
+        if self.state is ChildState.RESTING:
+            return  # the next start is another one
+        self.rolls = True
+        self._ask("close")
+
+    def _ask(self, kind: str) -> None:
+        # Over the channel: a unit of systemd may have sent SIGTERM to each process, and a second
+        # one would end the app at once. An "end" after a "close" tells it to leave the group.
+        self.answer(kind)
+        if self._process is not None and not self._asked:
+            self._asked = True
+            self._killing = asyncio.get_running_loop().call_later(
+                self.close_s, self.signal, signal.SIGKILL
+            )
+            # Before the app has begun, the process may not listen.
+            if not self.begun:
+                self.signal(signal.SIGTERM)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal; do nothing when the process has ended."""

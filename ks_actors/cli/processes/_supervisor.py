@@ -27,6 +27,7 @@ _WRONG_USE: Final = 2
 # A process whose app is closed still has threads and files to close.
 _END_S: Final = 10.0
 _OF_SIGNAL: Final = 128
+_JOIN_S: Final = 30.0
 _LOOK_AT_TASKS_S: Final = 10.0
 _EVENTS: Final = Path("/sys/fs/cgroup/memory.events")
 _log = component_log(__name__)
@@ -49,6 +50,7 @@ class Supervisor:
             Child(number, count, groups, command, directory, self._hear)
             for number in range(1, count + 1)
         )
+        self._groups = groups
         self._closing = asyncio.Event()
         self._code: int | None = None
         self._adoption: asyncio.Task[None] | None = None
@@ -73,7 +75,14 @@ class Supervisor:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop, number)
         loop.add_signal_handler(signal.SIGHUP, self._roll)
-        codes = await asyncio.gather(*map(self._keep, self.children))
+        keeping = [asyncio.create_task(self._keep(child)) for child in self.children]
+        try:
+            codes = await asyncio.gather(*keeping)
+        except Exception:
+            # A fault of the supervisor leaves no member behind.
+            self._close()
+            await asyncio.gather(*keeping, return_exceptions=True)
+            raise
         if self._rolling is not None:
             self._rolling.cancel()
             await asyncio.gather(self._rolling, return_exceptions=True)
@@ -92,12 +101,13 @@ class Supervisor:
             self._let_join()
             if self._closing.is_set():
                 child.state = ChildState.CLOSED
-                return code
+                # A signal ends a process whose app has not begun: there was nothing to close.
+                return code if child.begun else 0
             if child.rolls:
                 child.rolls = False
                 rests = barren = 0
                 continue
-            if code == 0:
+            if child.ended and code == 0:
                 child.state = ChildState.DONE
                 child.release_tasks()
                 _log.info("member %d has ended by itself", child.number)
@@ -135,13 +145,18 @@ class Supervisor:
         if any(each.state is ChildState.RUNNING for each in self.children):
             return False
         hopeless = child.final or (
-            child.running_since is None and code > 0 and (not child.begun or code == _WRONG_USE)
+            child.spawned
+            and child.running_since is None
+            and code > 0
+            and (not child.begun or code == _WRONG_USE)
         )
         return hopeless or barren >= _MOST_STARTS
 
     def _end_of(self, child: Child, code: int) -> str:
         """Return the text about a member's end."""
-        if code >= 0:
+        if code == 0:
+            return "has closed, as after a signal to it alone"
+        if code > 0:
             reason = f": {child.error}" if child.error else ""
             return f"has ended with exit code {code}{reason}"
         before, self._kills = self._kills, _oom_kills()
@@ -161,6 +176,10 @@ class Supervisor:
             child.waits = True
             if self._joined or all(each.waits for each in self.children):
                 self._let_join()
+            elif sum(each.waits for each in self.children) == 1:
+                asyncio.get_running_loop().call_later(_JOIN_S, self._let_join)
+        elif kind == "ended":
+            child.ended = True
         elif kind == "failed":
             child.error, child.final = message["error"], message["final"]
         else:
@@ -176,7 +195,9 @@ class Supervisor:
         """Move the task directories, before the first member opens one."""
         place = Path(message["home"])
         try:
-            await asyncio.to_thread(adopt, place, message["application_id"], len(self.children))
+            await asyncio.to_thread(
+                adopt, place, message["application_id"], len(self.children), self._groups
+            )
         except StateLocked as error:
             self._give_up(1, str(error))
         except OSError as error:
@@ -188,7 +209,7 @@ class Supervisor:
 
         At the first start all join together: a member that came first would get all tasks, and
         restore those whose state the others have. A member that dies before does not hold up the
-        others.
+        others, and one that hangs holds them up for 30 s.
         """
         self._joined = True
         for child in self.children:
@@ -212,7 +233,8 @@ class Supervisor:
         if self._closing.is_set():
             self._code = _OF_SIGNAL + number
             for child in self.children:
-                child.signal(number)
+                # Not SIGTERM: a member that has been asked to close ignores one of these.
+                child.signal(signal.SIGINT)
         self._close()
 
     def _give_up(self, code: int, reason: str) -> None:

@@ -2,16 +2,53 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
-from ks_actors.system import current_member
+from ks_actors.system import MemberProcess, current_member
 
 NOTES, PLAN = Path(sys.argv[1]), Path(sys.argv[2])
+
+
+async def close_slowly(slow: str, member: MemberProcess, step: Callable[[str], None]) -> None:
+    """Heed signals as an app does; close when the file `slow` exists, or, with "leaves", once this member is not to return."""
+    from ks_actors.app._signals import until_signal  # noqa: PLC0415 - the import takes long
+
+    def waits() -> bool:
+        return member.returns if slow == "leaves" else not Path(slow).exists()
+
+    async def work() -> None:
+        step("runs")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            step("closing")
+            while waits():
+                await asyncio.sleep(0.01)
+            step("returns" if member.returns else "closes")
+
+    await until_signal(work(), lambda: step("hurries"))
+
+
+def end(how: str | int, member: MemberProcess) -> NoReturn:
+    """End this process: by SIGKILL, by an error, with an exit code, or only by a signal."""
+    if how == "hang":
+        signal.pause()
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if isinstance(how, str):
+        member.say("failed", error=how, final=True)
+        sys.exit(1)
+    if how == 0:
+        member.say("ended")
+    sys.exit(how)
 
 
 def main() -> int:
@@ -30,12 +67,7 @@ def main() -> int:
         if name == "runs":
             member.say("state", state="RUNNING", active=1)
         if name in plan:
-            if plan[name] == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
-            if isinstance(plan[name], str):
-                member.say("failed", error=plan[name], final=True)
-                sys.exit(1)
-            sys.exit(plan[name])
+            end(plan[name], member)
 
     def admitted(kind: str, **facts: object) -> None:
         go = threading.Event()
@@ -44,12 +76,16 @@ def main() -> int:
 
     closes = threading.Event()
     stubborn = plan.get("stubborn", False)
-    signal.signal(signal.SIGTERM, lambda *_: note("ignored") if stubborn else closes.set())
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: note("ignored") if stubborn else closes.set())
     step("begins")
     admitted("start", home=str(NOTES.parent / "state" / "app"), application_id="app", close_ms=plan.get("close_ms", 60_000))
     step("starts")
     admitted("join")
     step("joins")
+    if slow := plan.get("slow"):
+        asyncio.run(close_slowly(slow, member, step))
+        return 0
     step("runs")
     while not closes.wait(0.01):  # a signal does not end a wait of the main thread
         pass

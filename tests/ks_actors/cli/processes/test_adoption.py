@@ -113,6 +113,32 @@ def test_state_of_another_cluster_is_not_taken(tmp_path: Path) -> None:
     assert adopt(home, APP, 1) == []
 
 
+def test_state_in_a_shared_database_does_not_move(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The directory of a task has none of its rows; a warning says that they are left behind."""
+    home = tmp_path / APP
+    fill(home, 1, "0_0", "here")
+    fill(home, 2, "0_1", "there")
+    (place(home, 2) / "shared").mkdir()
+    assert adopt(home, APP, 2) == []
+    assert not caplog.records
+    assert adopt(home, APP, 1) == []
+    assert "the state of 1 task stays where it is, as a member keeps all its tasks in one database" in caplog.text
+    assert tasks(home, 2) == [{"0_0"}, {"0_1"}]
+
+
+def test_state_does_not_move_between_queries(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With processes by query most members cannot run a task; a warning names state of members that there are no longer."""
+    home = tmp_path / APP
+    for task in ("0_0", "0_1", "0_2"):
+        fill(home, 1, task, task)
+    assert adopt(home, APP, 2, "fraud=1,rest=1") == []
+    assert not caplog.records
+    fill(home, 3, "1_0", "gone")
+    assert adopt(home, APP, 2, "fraud=1,rest=1") == []
+    assert "the state of 1 task stays where it is, as processes is fraud=1,rest=1" in caplog.text
+    assert tasks(home, 3) == [{"0_0", "0_1", "0_2"}, set(), {"1_0"}]
+
+
 def test_a_first_start_makes_no_directory(tmp_path: Path) -> None:
     """There is nothing to move."""
     assert adopt(tmp_path / APP, APP, 3) == []

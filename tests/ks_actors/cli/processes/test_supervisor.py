@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from ks_actors.cli.processes import ChildState, Supervisor, _child, _supervisor
-from tests.waiting import until
+from ks_actors.cli.processes import Child, ChildState, Supervisor, _supervisor
+from tests.waiting import soon, until
 
 MEMBER = Path(__file__).with_name("member.py")
 
@@ -77,6 +77,33 @@ async def test_a_signal_closes_all_members_once(tmp_path: Path) -> None:
         assert [child.state for child in running.supervisor.children] == [ChildState.CLOSED] * 2
 
 
+async def spawning(child: Child, start: int) -> None:
+    """Wait until a start has begun that has no process yet."""
+    while child.starts < start:
+        await asyncio.sleep(0)
+    assert child.pid is None
+
+
+async def test_a_signal_closes_a_member_that_has_no_process_yet(tmp_path: Path) -> None:
+    """SIGTERM amid the first start: the processes are closed as soon as there are any, and the exit code is 0."""
+    async with supervised(tmp_path) as running:
+        await spawning(running.supervisor.children[0], 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await soon(running.code) == 0
+        assert "runs" not in " ".join(running.events())
+
+
+async def test_a_signal_closes_a_member_that_starts_again(tmp_path: Path) -> None:
+    """SIGTERM amid a restart of one member closes it with the others."""
+    async with supervised(tmp_path) as running:
+        await running.run()
+        os.kill(running.pids("1 runs")[0], signal.SIGKILL)
+        await spawning(running.supervisor.children[0], 2)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await soon(running.code) == 0
+        assert running.events().count("1 runs") == 1
+
+
 async def test_a_member_that_dies_is_started_again_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The others go on, and it joins without waiting for them."""
     async with supervised(tmp_path) as running:
@@ -134,6 +161,47 @@ async def test_members_that_end_by_themselves_stay_ended(tmp_path: Path) -> None
         assert [child.state for child in running.supervisor.children] == [ChildState.DONE] * 2
 
 
+async def test_a_member_that_a_signal_closes_is_started_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """SIGTERM to one member is not the end of its app: its exit code is 0, but it has not said that it has ended."""
+    async with supervised(tmp_path, 1) as running:
+        await running.run()
+        os.kill(running.pids("1 runs")[0], signal.SIGTERM)
+        await until(lambda: len(running.pids("1 runs")) == 2)
+        assert "member 1 has closed, as after a signal to it alone; it starts again now" in caplog.text
+
+
+async def test_a_process_that_the_system_refuses_is_started_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The lack of a moment ends no program, even when no member runs."""
+    async with supervised(tmp_path, 1) as running:
+        child = running.supervisor.children[0]
+        command, child._command = child._command, [str(tmp_path / "missing")]
+        await until(lambda: child.starts == 2)
+        child._command = command
+        await running.run()
+        assert "member 1 has ended with exit code 1: it could not be started: " in caplog.text
+
+
+async def test_a_fault_of_the_supervisor_leaves_no_member(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are closed and waited for; the error goes on."""
+    async with supervised(tmp_path) as running:
+        await running.run()
+        monkeypatch.setattr(running.supervisor, "_cannot_run", lambda *_: 1 / 0)
+        os.kill(running.pids("1 runs")[0], signal.SIGKILL)
+        with pytest.raises(ZeroDivisionError):
+            await soon(running.code)
+        assert running.events()[-1] == "2 closes"
+        running.code = asyncio.create_task(asyncio.sleep(0, 0))
+        await running.code
+
+
+async def test_a_member_that_hangs_keeps_no_other_out_of_the_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others join without it, 30 s after the first one has come."""
+    monkeypatch.setattr(_supervisor, "_JOIN_S", 0.0)
+    async with supervised(tmp_path, plan={"2": {"begins": "hang"}}) as running:
+        await until(lambda: "1 runs" in running.events())
+        assert "2 starts" not in running.events()
+
+
 async def test_sighup_starts_members_again_one_by_one(tmp_path: Path) -> None:
     """The next one closes when the last one runs; each stays a member of the group meanwhile."""
     async with supervised(tmp_path) as running:
@@ -143,6 +211,20 @@ async def test_sighup_starts_members_again_one_by_one(tmp_path: Path) -> None:
         await until(lambda: running.events().count("2 runs") == 2)
         steps = ["returns", "begins", "starts", "joins", "runs"]
         assert running.events()[before:] == [f"{number} {step}" for number in (1, 2) for step in steps]
+
+
+async def test_sighup_reaches_a_member_that_has_no_process_yet(tmp_path: Path) -> None:
+    """SIGHUP amid a start: that process closes for another one, and a later SIGHUP rolls all again."""
+    async with supervised(tmp_path) as running:
+        first, second = running.supervisor.children
+        await spawning(first, 1)
+        os.kill(os.getpid(), signal.SIGHUP)
+        await until(lambda: first.starts == 2 and second.starts >= 2)
+        await running.run()
+        before = second.starts
+        os.kill(os.getpid(), signal.SIGHUP)
+        await until(lambda: second.starts == before + 1 and second.state is ChildState.RUNNING)
+        assert first.starts == 3
 
 
 async def test_a_source_that_does_not_run_ends_the_roll(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -169,6 +251,48 @@ async def test_a_second_signal_goes_to_all(tmp_path: Path) -> None:
         await until(lambda: running.events().count("1 ignored") == 2)
         os.kill(running.pids("1 runs")[0], signal.SIGKILL)
         assert await running.code == 128 + signal.SIGTERM
+
+
+async def test_a_unit_of_systemd_closes_each_member_once(tmp_path: Path) -> None:
+    """It sends SIGTERM to the supervisor and to each member, in any order; only a second signal of the supervisor has members hurry."""
+    go = tmp_path / "go"
+    async with supervised(tmp_path, plan={number: {"slow": str(go)} for number in ("1", "2")}) as running:
+        await running.run()
+        os.kill(running.pids("1 runs")[0], signal.SIGTERM)
+        await until(lambda: running.events().count("1 closing") == 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await until(lambda: running.events().count("2 closing") == 1)
+        os.kill(running.pids("2 runs")[0], signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await until(lambda: {"1 hurries", "2 hurries"} <= {*running.events()})
+        go.touch()
+        assert await running.code == 128 + signal.SIGTERM
+        assert sorted(running.events()[-2:]) == ["1 closes", "2 closes"]
+        assert len(running.events()) == len({*running.events()})
+
+
+async def test_a_unit_of_systemd_closes_members_cleanly(tmp_path: Path) -> None:
+    """One SIGTERM to each process is no second signal to any."""
+    go = tmp_path / "go"
+    async with supervised(tmp_path, 1, {"1": {"slow": str(go)}}) as running:
+        await running.run()
+        os.kill(os.getpid(), signal.SIGTERM)
+        await until(lambda: running.events().count("1 closing") == 1)
+        os.kill(running.pids("1 runs")[0], signal.SIGTERM)
+        go.touch()
+        assert await running.code == 0
+        assert "1 hurries" not in running.events()
+
+
+async def test_a_member_that_rolls_leaves_the_group_at_the_end(tmp_path: Path) -> None:
+    """SIGTERM while a member closes for another start: nobody starts it again, so it does not stay a member."""
+    async with supervised(tmp_path, 1, {"1": {"slow": "leaves"}}) as running:
+        await running.run()
+        os.kill(os.getpid(), signal.SIGHUP)
+        await until(lambda: running.events().count("1 closing") == 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await soon(running.code) == 0
+        assert running.events()[-1] == "1 closes"
 
 
 async def test_a_member_that_does_not_close_in_time_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +336,7 @@ def test_a_kill_for_lack_of_memory_is_told(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(_supervisor, "_EVENTS", events)
     caplog.set_level(logging.WARNING)
     supervisor = Supervisor([], 1, tmp_path)
-    child = _child.Child(1, 1, "", [], tmp_path, lambda *_: None)
+    child = Child(1, 1, "", [], tmp_path, lambda *_: None)
     assert supervisor._end_of(child, -9) == "was killed by SIGKILL"
     events.write_text("oom 2\noom_kill 2\n")
     assert supervisor._end_of(child, -9) == "was killed by SIGKILL, by the kernel for lack of memory"
