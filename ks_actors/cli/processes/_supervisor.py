@@ -12,7 +12,7 @@ from ks_actors._counted import counted
 from ks_actors._errors import StateLocked
 from ks_actors.cli.processes._adoption import adopt
 from ks_actors.cli.processes._child import Child, ChildState
-from ks_actors.lifecycle import component_log
+from ks_actors.lifecycle import component_log, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -195,7 +195,7 @@ class Supervisor:
         """Move the task directories, before the first member opens one."""
         place = Path(message["home"])
         try:
-            await asyncio.to_thread(
+            await in_thread(
                 adopt, place, message["application_id"], len(self.children), self._groups
             )
         except StateLocked as error:
