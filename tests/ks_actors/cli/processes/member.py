@@ -21,8 +21,9 @@ async def close_slowly(slow: str, member: MemberProcess, step: Callable[[str], N
     """Heed signals as an app does; close when the file `slow` exists, or, with "leaves", once this member is not to return."""
     from ks_actors.app._signals import until_signal  # noqa: PLC0415 - the import takes long
 
-    def waits() -> bool:
-        return member.returns if slow == "leaves" else not Path(slow).exists()
+    def wait() -> None:
+        while member.returns if slow == "leaves" else not Path(slow).exists():
+            threading.Event().wait(0.01)
 
     async def work() -> None:
         step("runs")
@@ -30,8 +31,7 @@ async def close_slowly(slow: str, member: MemberProcess, step: Callable[[str], N
             await asyncio.Event().wait()
         finally:
             step("closing")
-            while waits():
-                await asyncio.sleep(0.01)
+            await asyncio.to_thread(wait)
             step("returns" if member.returns else "closes")
 
     await until_signal(work(), lambda: step("hurries"))

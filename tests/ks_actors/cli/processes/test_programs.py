@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from ks_actors import ConfigError
 from ks_actors.app import _members
-from ks_actors.app._members import processes_of
+from ks_actors.app._members import processes_of, tell_end
 from ks_actors.cli._main import ks_actors
 
 TARGET = "tests.ks_actors.cli.test_run:topology"
@@ -54,3 +57,12 @@ def test_auto_is_the_number_of_cores(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert processes_of("3") == processes_of(3) == (3, "")
     with pytest.raises(ConfigError):
         processes_of(0)
+
+
+def test_the_error_of_a_member_fits_in_a_line_of_the_channel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The supervisor reads at most 64 KiB a line, so a longer text is cut."""
+    said: dict[str, Any] = {}
+    monkeypatch.setattr(_members, "current_member", lambda: SimpleNamespace(say=lambda _, **facts: said.update(facts)))
+    tell_end(ValueError("\U0001f600" * 100_000))
+    assert len(json.dumps(said)) < 2**16
+    assert said["error"].startswith("ValueError: ")

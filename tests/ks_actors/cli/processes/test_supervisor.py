@@ -77,17 +77,17 @@ async def test_a_signal_closes_all_members_once(tmp_path: Path) -> None:
         assert [child.state for child in running.supervisor.children] == [ChildState.CLOSED] * 2
 
 
-async def spawning(child: Child, start: int) -> None:
-    """Wait until a start has begun that has no process yet."""
-    while child.starts < start:
-        await asyncio.sleep(0)
+async def spawning(child: Child) -> None:
+    """Wait until the next start has begun; it has no process yet."""
+    child.restarted.clear()
+    await soon(child.restarted.wait())
     assert child.pid is None
 
 
 async def test_a_signal_closes_a_member_that_has_no_process_yet(tmp_path: Path) -> None:
     """SIGTERM amid the first start: the processes are closed as soon as there are any, and the exit code is 0."""
     async with supervised(tmp_path) as running:
-        await spawning(running.supervisor.children[0], 1)
+        await spawning(running.supervisor.children[0])
         os.kill(os.getpid(), signal.SIGTERM)
         assert await soon(running.code) == 0
         assert "runs" not in " ".join(running.events())
@@ -98,7 +98,7 @@ async def test_a_signal_closes_a_member_that_starts_again(tmp_path: Path) -> Non
     async with supervised(tmp_path) as running:
         await running.run()
         os.kill(running.pids("1 runs")[0], signal.SIGKILL)
-        await spawning(running.supervisor.children[0], 2)
+        await spawning(running.supervisor.children[0])
         os.kill(os.getpid(), signal.SIGTERM)
         assert await soon(running.code) == 0
         assert running.events().count("1 runs") == 1
@@ -190,8 +190,7 @@ async def test_a_fault_of_the_supervisor_leaves_no_member(tmp_path: Path, monkey
         with pytest.raises(ZeroDivisionError):
             await soon(running.code)
         assert running.events()[-1] == "2 closes"
-        running.code = asyncio.create_task(asyncio.sleep(0, 0))
-        await running.code
+        running.code = asyncio.create_task(asyncio.to_thread(int))
 
 
 async def test_a_member_that_hangs_keeps_no_other_out_of_the_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +216,7 @@ async def test_sighup_reaches_a_member_that_has_no_process_yet(tmp_path: Path) -
     """SIGHUP amid a start: that process closes for another one, and a later SIGHUP rolls all again."""
     async with supervised(tmp_path) as running:
         first, second = running.supervisor.children
-        await spawning(first, 1)
+        await spawning(first)
         os.kill(os.getpid(), signal.SIGHUP)
         await until(lambda: first.starts == 2 and second.starts >= 2)
         await running.run()
