@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 TIMED_OUT: Final = 7
 UNCOMMITTED: Final = IsolationLevel.READ_UNCOMMITTED
 # It asks again, until the deadline: the caller does not notice.
+MEMBER_ID_REQUIRED: Final = 79
 AGAIN: Final = "again"
 # The code is an answer.
 TAKEN: Final = "taken"
@@ -102,8 +103,8 @@ async def itself(log: KafkaLog) -> KafkaLog:
 class Line(NamedTuple):
     """A request: the call that sends it, the outcome of each code, and that of codes that last, where it is not LogTimeout.
 
-    With `whole` the code is that of the whole answer. An outcome may also be an error, or an event of a membership. The call gets what `before`
-    returns.
+    With `whole` the code is that of the whole answer. The `first` answers of other requests have these codes. An outcome may also be an error, or
+    an event of a membership. The call gets what `before` returns.
     """
 
     request: str
@@ -111,6 +112,7 @@ class Line(NamedTuple):
     codes: dict[int, Any]
     lasting: dict[int, Any] = {}  # noqa: RUF012 - never changed
     whole: bool = False
+    first: tuple[tuple[str, int], ...] = ()
     before: Callable[[KafkaLog], Awaitable[Any]] = itself
 
 
@@ -234,6 +236,8 @@ TABLE: Final[dict[str, Line]] = {
         succeeding,
         tell("14 15 16", AGAIN) | tell("24 30 69 -1", TAKEN),
         tell("14 15 16", AGAIN),
+        # Between the two requests of a join: the group has given the new member its id.
+        first=(("JoinGroup", MEMBER_ID_REQUIRED),),
     ),
     "DescribeGroups for the operations of a user": Line(
         "DescribeGroups", lambda log: log.allowed_operations([TOPIC], "g"), tell("14 15 16", AGAIN) | tell("24 30 69 -1", TAKEN)
@@ -306,6 +310,8 @@ def outcome_of(brokers: Brokers, line: Line, code: int, *, lasting: bool = False
         async with brokers.log() as log:
             subject = await line.before(log)
             before = brokers.count(line.request)
+            for request, first in line.first:
+                brokers.codes[request].append(first)
             if lasting:
                 brokers.lasting[line.request] = code
             else:
