@@ -14,7 +14,6 @@ from ks_actors.processors.api import check_kind
 from ks_actors.system import Later
 from ks_actors.topology import (
     StoreSpec,
-    check_query,
     check_serdes,
     checked_topics,
     refuse_unnamed,
@@ -182,19 +181,8 @@ class StreamsBuilder(metaclass=Hinted):
 
         See `Topology.query`. The setting `queries` decides which queries an instance runs.
         """
-        check_query(name, weight)
-        graph = self._graph
-        if graph.query is not None:
-            raise TopologyError(f"query {name} begins in query {graph.query}: end that one first")
-        if graph.weights.setdefault(name, weight) != weight:
-            raise TopologyError(
-                f"query {name} has the weights {graph.weights[name]} and {weight}: give it one"
-            )
-        graph.query = name
-        try:
+        with self._graph.queries.open(name, weight):
             yield
-        finally:
-            graph.query = None
 
     def add_state_store(self, spec: StoreSpec) -> StreamsBuilder:
         """Add a store; processors connect to it by name."""

@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, final
 
 from ks_actors._errors import TopologyError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 REST: Final = "rest"
 """The query of all subtopologies in none of the named queries."""
 
 
-def check_query(name: object, weight: object) -> None:
+@final
+class QueryNames:
+    """The query that new nodes belong to, and the weights of all queries."""
+
+    def __init__(self) -> None:
+        self.current: str | None = None
+        self.weights: dict[str, int] = {}
+
+    @contextmanager
+    def open(self, name: str, weight: int) -> Iterator[None]:
+        """Let `name` be the current query. Raises TopologyError: see `Topology.query`."""
+        _check_query(name, weight)
+        if self.current is not None:
+            raise TopologyError(f"query {name} begins in query {self.current}: end that one first")
+        if self.weights.setdefault(name, weight) != weight:
+            raise TopologyError(
+                f"query {name} has the weights {self.weights[name]} and {weight}: give it one"
+            )
+        self.current = name
+        try:
+            yield
+        finally:
+            self.current = None
+
+
+def _check_query(name: object, weight: object) -> None:
     """Raise TopologyError for a name or weight that no query can have."""
     if not isinstance(name, str) or not name.isidentifier():
         raise TopologyError(

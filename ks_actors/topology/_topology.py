@@ -26,7 +26,7 @@ from ks_actors.processors.api import (
 )
 from ks_actors.serdes import serde_of
 from ks_actors.topology._description import TopologyDescription
-from ks_actors.topology._named_queries import check_query, checked_queries
+from ks_actors.topology._named_queries import QueryNames, checked_queries
 from ks_actors.topology._names import checked_topics, valid_topic
 from ks_actors.topology._nodes import (
     GlobalStore,
@@ -81,8 +81,7 @@ class Topology(metaclass=Hinted):
         self._topics: dict[str, Topic[Any, Any]] = {}
         self._copartitioned: list[frozenset[str]] = []
         self._groups: Groups[str] = Groups()
-        self._weights: dict[str, int] = {}
-        self._query: str | None = None
+        self._queries: QueryNames = QueryNames()
         self._query_of: dict[str, str] = {}
         self.optimizations: frozenset[str] | None = None
         """The optimizations applied at the build (`topology_optimization`).
@@ -435,18 +434,8 @@ class Topology(metaclass=Hinted):
         its time in proportion to the weights. Name a query again to add nodes. Raises TopologyError
         within another query, and for a second weight.
         """
-        check_query(name, weight)
-        if self._query is not None:
-            raise TopologyError(f"query {name} begins in query {self._query}: end that one first")
-        if self._weights.setdefault(name, weight) != weight:
-            raise TopologyError(
-                f"query {name} has the weights {self._weights[name]} and {weight}: give it one"
-            )
-        self._query = name
-        try:
+        with self._queries.open(name, weight):
             yield
-        finally:
-            self._query = None
 
     def queries(self) -> Mapping[str, tuple[int, ...]]:
         """Return the numbers of the subtopologies by query; `rest` has those outside of queries."""
@@ -460,7 +449,7 @@ class Topology(metaclass=Hinted):
     @property
     def weights(self) -> Mapping[str, int]:
         """The weights of the named queries; the weight of `rest` is 1."""
-        return MappingProxyType(self._weights)
+        return MappingProxyType(self._queries.weights)
 
     def only(self, *queries: str) -> Topology:
         """Return this topology with these queries alone; numbers and names stay as they are.
@@ -603,8 +592,8 @@ class Topology(metaclass=Hinted):
             )
 
     def _note_query(self, name: str) -> None:
-        if self._query is not None:
-            self._query_of[name] = self._query
+        if self._queries.current is not None:
+            self._query_of[name] = self._queries.current
 
     def _link(self, name: str, parents: tuple[str, ...]) -> None:
         self._groups.unite(name, *parents)

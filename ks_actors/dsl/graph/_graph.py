@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from ks_actors._errors import TopologyError
 from ks_actors.processors.stateless import DropNullKeys, PassThrough
 from ks_actors.serdes import is_same
-from ks_actors.topology import Topology, find_unnamed, valid_name
+from ks_actors.topology import QueryNames, Topology, find_unnamed, valid_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -184,9 +184,7 @@ class GraphBuilder:
         self.as_written: set[str] = set()
         # whether the app's default serde of values takes the place of inferred serdes
         self.has_default_value: bool = False
-        # the query that new nodes belong to, and the weights of all
-        self.query: str | None = None
-        self.weights: dict[str, int] = {}
+        self.queries: QueryNames = QueryNames()
 
     @property
     def nodes(self) -> list[GraphNode]:
@@ -237,7 +235,7 @@ class GraphBuilder:
         It is written after all nodes that were attached before.
         """
         self._nodes.setdefault(node)
-        node.query = self.query
+        node.query = self.queries.current
         for parent in parents or (self.root,):
             if parent not in node.parents:
                 node.parents.append(parent)
@@ -363,7 +361,7 @@ class GraphBuilder:
             with (
                 nullcontext()
                 if node.query is None
-                else topology.query(node.query, weight=self.weights[node.query])
+                else topology.query(node.query, weight=self.queries.weights[node.query])
             ):
                 node.write(topology, above)
             topology.lines.update(dict.fromkeys(islice(topology.nodes, before, None), node.line))
@@ -373,7 +371,7 @@ class GraphBuilder:
         for group in self._copartitioned:
             topology.copartition(group)
         topology.unnamed = find_unnamed(topology, self._generated)
-        if self.weights:
+        if self.queries.weights:
             topology.queries()  # which refuses a part of two queries
         return topology
 
