@@ -17,6 +17,7 @@ from tests.kafka.broker import Broker
 from tests.kafka.helpers import until_configured
 from tests.kafka.tampering import Tampering, error_code
 from tests.ks_actors.log.helpers import COMMITTED, group_name, new_topic, values_of, write
+from tests.waiting import until
 
 NOBODY = GroupMetadata("nobody", -1, "")
 NOT_COORDINATOR = 16
@@ -75,10 +76,7 @@ async def test_a_producer_without_transactions_learns_limits_and_ways_as_well(lo
     producer = await log.producer(client_id="p", topics=[partition.topic, "not-there-yet"])
     assert log._admin.known_limit(partition.topic) == 2_000
     connections, leader = producer._client._connections, await producer._client.find_leader(partition)
-    opening = connections._opening.get((leader, PRODUCE))
-    if opening is not None:
-        await opening.task
-    assert connections.connected(leader, PRODUCE)
+    await until(lambda: connections.connected(leader, PRODUCE))
     tampering.asked.clear()
     await write(producer, partition, b"a")
     assert tampering.count("DescribeConfigs") == tampering.count("Metadata") == 0
@@ -139,10 +137,7 @@ async def test_the_way_to_leaders_is_open_before_there_are_records(log: KafkaLog
     producer = await log.transactional_producer(group_name(), client_id="t", timeout_ms=10_000, scope=scope)
     leader = await producer._client.find_leader(partition)
     connections = producer._client._connections
-    opening = connections._opening.get((leader, PRODUCE))
-    if opening is not None:
-        await opening.task
-    assert connections.connected(leader, PRODUCE)
+    await until(lambda: connections.connected(leader, PRODUCE))
 
 
 async def test_a_producer_begins_with_known_metadata_and_learns_changes(log: KafkaLog, tampering: Tampering) -> None:
