@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-if TYPE_CHECKING:
-    from actors.messages._ref import Ref
+from actors.messages._ref import Ref
 
 R_contra = TypeVar("R_contra", contravariant=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 import msgspec
@@ -18,7 +19,6 @@ from ks_actors.task import is_own_internal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from ks_actors.config import ResetTo, StreamsConfig
     from ks_actors.log import GroupMember, Log, ManagesGroups, OffsetAndMetadata

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -15,7 +16,7 @@ from ks_actors.task import Planning, TaskParts
 from ks_actors.topology import SinkNode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from ks_actors.config import StreamsConfig
     from ks_actors.log import Log, TopicDescription

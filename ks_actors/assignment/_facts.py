@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Collection, Mapping
+from typing import Protocol
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from ks_actors.records import TaskId, TopicPartition
+from ks_actors.records import TaskId, TopicPartition
 
 
 class MemberFacts(msgspec.Struct, frozen=True, kw_only=True):

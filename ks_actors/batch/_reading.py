@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, final
 from urllib.parse import unquote, urlsplit
@@ -25,7 +26,7 @@ from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Coroutine, Generator, Iterable, Sequence
 
     from ks_actors.config import StreamsConfig
     from ks_actors.log import Fetched, Fetcher, Log

@@ -14,10 +14,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from ks_actors.lifecycle import component_log
+from ks_actors.records import Headers, TaskId
 from ks_actors.system import Later
-
-if TYPE_CHECKING:
-    from ks_actors.records import Headers, TaskId
 
 if TYPE_CHECKING:
     from actors import events

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from ks_actors.config import LETTER_PREFIX
-from ks_actors.records import TopicPartition
-
-if TYPE_CHECKING:
-    from ks_actors.records import Headers
+from ks_actors.records import Headers, TopicPartition
 
 MARKER: Final = "__ks_actors.redriven"
 """The header of a marker in a dead letter topic: the offset of the letter, as text."""

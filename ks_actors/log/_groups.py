@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import msgspec
 
+from ks_actors.records import TopicPartition
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ks_actors.log._types import OffsetAndMetadata
-    from ks_actors.records import TopicPartition
 
 
 class GroupMember(msgspec.Struct, frozen=True):

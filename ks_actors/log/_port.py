@@ -7,28 +7,32 @@ at the deadline raises a `LogError` that names the awaited operation.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
-from ks_actors.log._types import Assigned, IsolationLevel, Lost, Revoked
+from ks_actors.log._lease import Lease
+from ks_actors.log._types import (
+    Assigned,
+    IsolationLevel,
+    Lost,
+    MemberAssignment,
+    MemberInfo,
+    Revoked,
+    TransactionScope,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
-    from ks_actors.log._lease import Lease
     from ks_actors.log._types import (
         AllowedOperations,
         Fetched,
         GroupMetadata,
-        MemberAssignment,
-        MemberInfo,
         NewTopic,
         OffsetAndMetadata,
         Outage,
         Outgoing,
         TopicDescription,
-        TransactionScope,
     )
     from ks_actors.records import TopicPartition
 
@@ -192,9 +196,9 @@ class Membership(Protocol):
         ...
 
 
-Assignor: TypeAlias = (
-    "Callable[[Sequence[MemberInfo], Mapping[str, int]], Mapping[str, MemberAssignment]]"
-)
+Assignor: TypeAlias = Callable[
+    [Sequence[MemberInfo], Mapping[str, int]], Mapping[str, MemberAssignment]
+]
 """The assignment function, called on the leader, in any thread.
 
 The function gets the members, and the partition counts of all their topics. It returns assignments

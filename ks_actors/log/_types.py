@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ks_actors.records import Batch, TopicPartition
+from ks_actors.records import Batch, TopicPartition
 
 
 class OffsetAndMetadata(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003 - msgspec reads the fields' types
+from collections.abc import Mapping
 from enum import Enum, IntEnum
 
 import msgspec

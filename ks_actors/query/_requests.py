@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from ks_actors.log import IsolationLevel
 from ks_actors.query._position import PositionBound
 from ks_actors.records import VersionedRecord, Windowed
 from ks_actors.state import ValueAndTimestamp, ValueTimestampHeaders
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
-    from ks_actors.log import IsolationLevel
 
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-if TYPE_CHECKING:
-    import re
-    from collections.abc import Mapping
-
-    from ks_actors.processors.api import Operator
-    from ks_actors.records import Headers
+from ks_actors.processors.api import Operator
+from ks_actors.records import Headers
 
 OffsetReset: TypeAlias = Literal["earliest", "latest", "none"] | timedelta
 """Where to start reading a partition without a committed offset.
@@ -63,7 +60,7 @@ TopicExtractor: TypeAlias = Callable[[Any, Any, RecordContext], str]
 
 Partitioner: TypeAlias = (
     Callable[[str, Any, Any, int], "int | None"]
-    | Callable[[str, Any, Any, "Headers", int], "int | None"]
+    | Callable[[str, Any, Any, Headers, int], "int | None"]
 )
 """Return the partition of a record from topic, key, value and the number of partitions.
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ks_actors.records import CustomWindows
-    from ks_actors.topology._store_engine import StoreType
+from ks_actors.records import CustomWindows
+from ks_actors.topology._store_engine import StoreType
 
 
 class StoreKind(Enum):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
@@ -9,13 +11,12 @@ import msgspec
 from ks_actors._errors import TopologyError
 from ks_actors.topology._named_queries import REST, query_of
 from ks_actors.topology._nodes import SinkNode, SourceNode
+from ks_actors.topology._stores import StoreSpec
 
 if TYPE_CHECKING:
-    import re
-    from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 
     from ks_actors.topology._nodes import InternalTopic, Node
-    from ks_actors.topology._stores import StoreSpec
 
 T = TypeVar("T", bound="Hashable")
 

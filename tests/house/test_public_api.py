@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+import pydoc
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -19,6 +22,17 @@ def test_the_list_of_public_names_is_current() -> None:
     command = [sys.executable, str(ROOT / "scripts" / "public_api")]
     found = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - our own command
     assert found.stdout == LIST.read_text(encoding="utf-8"), "run scripts/public_api --write, and see the difference in git"
+
+
+def test_help_works_for_every_public_class() -> None:
+    """`help` and `inspect.signature` of each public class work: the names in a Struct's annotations exist at run time."""
+    names = re.findall(r"^class ([\w.]+)", LIST.read_text(encoding="utf-8"), re.MULTILINE)
+    for name in names:
+        kind = pydoc.locate(name)
+        assert isinstance(kind, type), name
+        with suppress(ValueError):  # builtins, and classes that nobody makes, have no signature
+            inspect.signature(kind)
+        assert pydoc.render_doc(kind)
 
 
 def test_the_changelog_describes_features_briefly() -> None:

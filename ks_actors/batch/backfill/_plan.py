@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 import msgspec
@@ -21,7 +22,7 @@ from ks_actors.task import TaskParts
 from ks_actors.topology import ProcessorNode, without_engines
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
     from ks_actors.batch._reading import Bounds
     from ks_actors.config import StreamsConfig

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping  # noqa: TC003 - processes read a finished task at run time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol, final
 
 import msgspec
 
 from ks_actors._errors import BatchError
-from ks_actors.log import OffsetAndMetadata  # noqa: TC001 - as above
-from ks_actors.records import TaskId, TopicPartition  # noqa: TC001 - as above
-from ks_actors.snapshots import StoreSnapshot  # noqa: TC001 - as above
+from ks_actors.log import OffsetAndMetadata
+from ks_actors.records import TaskId, TopicPartition
+from ks_actors.snapshots import StoreSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence

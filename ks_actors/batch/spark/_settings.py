@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
 from ks_actors._errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 CONNECT = "sc://"
 _DRIVER_MEMORY = "2g"

@@ -160,7 +160,6 @@ __all__ = [
     "check_one_of",
     "check_options",
     "check_promise",
-    "check_schedule",
     "check_supplier",
     "check_times_and_headers",
     "check_whole",

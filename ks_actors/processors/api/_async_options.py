@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 import msgspec
@@ -14,7 +15,6 @@ from ks_actors.processors.api._plain_results import promises_awaitable, unwrappe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import timedelta
 
 Order: TypeAlias = Literal["key", "partition", "none"]
 """The scope of ordering: records of one key, of one partition, or no order."""

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from ks_actors.records import Headers  # noqa: TC001 - msgspec reads the field types to convert
+from ks_actors.records import Headers
 
 K = TypeVar("K")
 V = TypeVar("V")

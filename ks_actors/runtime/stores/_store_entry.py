@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, final
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.messages import OpenTask
     from ks_actors.state import TaskStores

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, final
 
@@ -11,15 +12,14 @@ from msgspec.structs import force_setattr
 from ks_actors._times import whole_ms
 from ks_actors.lifecycle import check_timeout
 from ks_actors.log import TellsOutages
+from ks_actors.records import TaskId, TopicPartition
 from ks_actors.runtime.shared import InstanceState
 from ks_actors.runtime.watch._tasks import task_metadata
 from ks_actors.task import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import timedelta
 
-    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.watch._partition_state import PartitionStates
     from ks_actors.runtime.watch._watchdog import Watch
 

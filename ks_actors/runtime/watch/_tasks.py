@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ks_actors.records import TaskId, TopicPartition
+from ks_actors.runtime.watch._waits import Wait
 from ks_actors.task import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.watch._partition_state import PartitionStates
-    from ks_actors.runtime.watch._waits import Wait
 
 
 class PartitionProgress(msgspec.Struct, frozen=True):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
 
 import msgspec
 
-if TYPE_CHECKING:
-    from ks_actors.records import TaskId, TopicPartition
+from ks_actors.records import TaskId, TopicPartition
 
 
 class WaitReason(Enum):
