@@ -16,9 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 HERE = Path(__file__).resolve().parent
-JAVA_SOURCES = HERE / "kafka_streams"
+KAFKA_STREAMS, FLINK = HERE / "kafka_streams", HERE / "flink"
 JAVA_OPTIONS = "-Xmx1g -XX:+UseG1GC"
-_VERSION = re.compile(r"<kafka\.version>(.+)</kafka\.version>")
+# Flink looks into classes of the JDK, which its own scripts allow in this way.
+_FLINK_OPTIONS = [
+    f"--add-opens=java.base/{package}=ALL-UNNAMED"
+    for package in ("java.lang", "java.util", "java.util.concurrent", "java.nio", "java.net", "java.time")
+]
+_VERSION = re.compile(r"<(?:kafka|flink)\.version>(.+)</")
 _TICK = os.sysconf("SC_CLK_TCK")
 _LOOK_S = 0.05
 
@@ -40,11 +45,11 @@ def ours(tree: Path = HERE.parent) -> list[str]:
     return [sys.executable, str(tree / "benchmarks" / "peer.py")]
 
 
-def kafka_version() -> str:
-    """Return the version of Kafka Streams that is measured, the one of its Maven project."""
-    found = _VERSION.search((JAVA_SOURCES / "pom.xml").read_text(encoding="utf-8"))
+def version_of(peer: Path = KAFKA_STREAMS) -> str:
+    """Return the version of a peer in Java that is measured, the one of its Maven project."""
+    found = _VERSION.search((peer / "pom.xml").read_text(encoding="utf-8"))
     if found is None:
-        raise SystemExit(f"{JAVA_SOURCES / 'pom.xml'} names no kafka.version")
+        raise SystemExit(f"{peer / 'pom.xml'} names no version")
     return found[1]
 
 
@@ -53,15 +58,28 @@ def kafka_streams() -> list[str]:
 
     Needs a JDK, and Maven for the first time.
     """
-    target = JAVA_SOURCES / "target"
-    if not (target / "lib" / f"kafka-streams-{kafka_version()}.jar").exists():
+    return _java(KAFKA_STREAMS, "Bench", f"kafka-streams-{version_of(KAFKA_STREAMS)}.jar")
+
+
+def flink() -> list[str]:
+    """Compile Flink's contender and return its command line.
+
+    Needs a JDK, and Maven for the first time.
+    """
+    return _java(FLINK, "FlinkBench", f"flink-runtime-{version_of(FLINK)}.jar", *_FLINK_OPTIONS)
+
+
+def _java(sources: Path, name: str, jar: str, *options: str) -> list[str]:
+    """Compile a contender in Java; `jar` is there when Maven has fetched the right version."""
+    target = sources / "target"
+    if not (target / "lib" / jar).exists():
         shutil.rmtree(target, ignore_errors=True)  # of another version
-        subprocess.run(["mvn", "-q", "-B", "-f", str(JAVA_SOURCES / "pom.xml"), "package"], check=True)  # noqa: S603, S607 - what the machine has
+        subprocess.run(["mvn", "-q", "-B", "-f", str(sources / "pom.xml"), "package"], check=True)  # noqa: S603, S607 - what the machine has
     classes = target / "classes"
     classes.mkdir(exist_ok=True)
-    subprocess.run(["javac", "-nowarn", "-d", str(classes), "-cp", f"{target}/lib/*", str(JAVA_SOURCES / "Bench.java")], check=True)  # noqa: S603, S607 - likewise
-    options = os.environ.get("JAVA_OPTS", JAVA_OPTIONS).split()
-    return ["java", *options, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", f"{classes}:{target}/lib/*", "Bench"]
+    subprocess.run(["javac", "-nowarn", "-d", str(classes), "-cp", f"{target}/lib/*", str(sources / f"{name}.java")], check=True)  # noqa: S603, S607 - likewise
+    given = os.environ.get("JAVA_OPTS", JAVA_OPTIONS).split()
+    return ["java", *given, *options, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", f"{classes}:{target}/lib/*", name]
 
 
 def transactional(command: Sequence[str]) -> list[str]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.table import Table
 
-from benchmarks._kafka_process import kafka_version
+from benchmarks._kafka_process import FLINK as FLINK_SOURCES
+from benchmarks._kafka_process import version_of
 from benchmarks._measure import Spread
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
 BEGIN = "<!-- kafka:begin -->"
 END = "<!-- kafka:end -->"
-OURS, THEIRS, TRANSACTIONAL = "ks-actors", "Kafka Streams", "Kafka Streams, transactional stores"
+OURS, THEIRS, TRANSACTIONAL, FLINK = "ks-actors", "Kafka Streams", "Kafka Streams, transactional stores", "Flink SQL"
+BESIDE = {TRANSACTIONAL: "transactional", FLINK: "flink"}
+"""Contenders that no target names, by their word in the results."""
 SHORT = {"at_least_once": "alos", "exactly_once_v2": "eos"}
 DISTURBED = 0.1
 TARGETS = {
@@ -84,7 +87,7 @@ class Results:
 
     def contenders(self, cell: Cell) -> list[str]:
         """Return the measured contenders."""
-        return [contender for contender in (OURS, THEIRS, TRANSACTIONAL) if (cell, contender) in self._runs]
+        return [contender for contender in (OURS, THEIRS, TRANSACTIONAL, FLINK) if (cell, contender) in self._runs]
 
     def spread(self, cell: Cell, contender: str, figure: Callable[[Run], float]) -> Spread:
         """Summarize a figure."""
@@ -152,9 +155,10 @@ def summary(results: Results) -> dict[str, float | list[str]]:
             found = results.ratio(cell, figure)
             if found is not None:
                 figures[f"{cell.key}_{name}"] = _short(found.median)
-            found = results.ratio(cell, figure, TRANSACTIONAL)
-            if found is not None:
-                figures[f"{cell.key}_transactional_{name}"] = _short(found.median)
+            for other, word in BESIDE.items():
+                found = results.ratio(cell, figure, other)
+                if found is not None:
+                    figures[f"{cell.key}_{word}_{name}"] = _short(found.median)
         fast = results.ratio(cell, steady)
         if fast is not None and fast.median < cell.target:
             missed.append(f"{cell.key}_ratio")
@@ -184,8 +188,10 @@ def conditions(results: Results) -> str:
     """Describe the machine, the versions and the disturbances."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("uvloop", "aiokafka", "msgspec", "rocksdict"))
     disturbed, runs = results.disturbed()
+    flink = f", Flink {version_of(FLINK_SOURCES)}" if any(FLINK in results.contenders(cell) for cell in results.cells) else ""
     return (
-        f"{datetime.now(UTC):%Y-%m-%d}, {platform.python_implementation()} {platform.python_version()}, {packages}, Kafka Streams {kafka_version()}, "
+        f"{datetime.now(UTC):%Y-%m-%d}, {platform.python_implementation()} {platform.python_version()}, {packages}, "
+        f"Kafka Streams {version_of()}{flink}, "
         f"{platform.system()} ({platform.machine()}), {os.cpu_count()} cores shared with one broker; median (minimum-maximum) of runs side by side; "
         f"in {disturbed} of {runs} runs something else took a tenth of the machine or more."
     )
@@ -198,9 +204,10 @@ def _rows(results: Results) -> list[list[str]]:
             figures = [_show(results.spread(cell, contender, figure)) for figure in (steady, overall, cpu, memory, first)]
             fast = results.ratio(cell, steady) if contender == OURS else None
             judged = ("", "") if fast is None else (_show(fast), f"{cell.target:g} {'met' if fast.median >= cell.target else 'missed'}")
-            beside = results.ratio(cell, steady, TRANSACTIONAL) if contender == OURS else None
-            if beside is not None:
-                judged = (f"{judged[0]}; transactional {_show(beside)}".lstrip("; "), judged[1])
+            for other, word in BESIDE.items():
+                beside = results.ratio(cell, steady, other) if contender == OURS else None
+                if beside is not None:
+                    judged = (f"{judged[0]}; {word} {_show(beside)}".lstrip("; "), judged[1])
             rows.append([f"{cell.app}, {SHORT[cell.guarantee].upper()}", contender, *figures, *judged])
     return rows
 

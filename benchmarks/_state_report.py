@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from benchmarks._kafka_process import kafka_version
+from benchmarks._kafka_process import version_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +51,7 @@ def conditions() -> str:
     """Describe the machine and the versions."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("uvloop", "aiokafka", "rocksdict"))
     return (
-        f"{datetime.now(UTC):%Y-%m-%d}, {platform.python_implementation()} {platform.python_version()}, {packages}, Kafka Streams {kafka_version()}, "
+        f"{datetime.now(UTC):%Y-%m-%d}, {platform.python_implementation()} {platform.python_version()}, {packages}, Kafka Streams {version_of()}, "
         f"{platform.system()} ({platform.machine()}), {os.cpu_count()} cores; median (minimum-maximum) of rounds side by side; "
         f"load average at the end {', '.join(f'{load:.1f}' for load in os.getloadavg())}."
     )

@@ -29,7 +29,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks import _kafka_process as process
 from benchmarks._kafka_inputs import INPUTS, PARTITIONS, Workload, beginning, load
-from benchmarks._kafka_report import OURS, SHORT, THEIRS, TRANSACTIONAL, Cell, Results, summary, table, write_markdown
+from benchmarks._kafka_report import FLINK, OURS, SHORT, THEIRS, TRANSACTIONAL, Cell, Results, summary, table, write_markdown
 from benchmarks._kafka_verify import outcome
 from ks_actors.log import NewTopic, open_log
 from tests.kafka.broker import Broker
@@ -46,6 +46,7 @@ REPS = 5
 TIMEOUT_S = 600
 WIDTH = 210
 STATELESS = "map"
+IN_FLINK = ("count", "wordcount")
 
 
 def main() -> None:
@@ -56,6 +57,8 @@ def main() -> None:
         contenders[THEIRS] = process.kafka_streams()
     if options.transactional:
         contenders[TRANSACTIONAL] = process.transactional(contenders[THEIRS])
+    if options.flink:
+        contenders[FLINK] = process.flink()
     with have_broker(options) as (bootstrap, pid):
         results = asyncio.run(measure(options, contenders, bootstrap, pid))
     command = shlex.join(["python", "benchmarks/kafka.py", *sys.argv[1:]])
@@ -91,6 +94,7 @@ def _parse() -> argparse.Namespace:
     arguments.add_argument(
         "--transactional", action="store_true", help="also Kafka Streams with transactional stores (KIP-892), where there are stores"
     )
+    arguments.add_argument("--flink", action="store_true", help=f"also Flink SQL, for {' and '.join(IN_FLINK)}")
     arguments.add_argument("--markdown", type=Path, metavar="PAGE", help="also write the section of this page")
     options = arguments.parse_args()
     if options.alone and options.transactional:
@@ -148,8 +152,13 @@ async def measure(options: argparse.Namespace, contenders: dict[str, list[str]],
 
 
 def _taking_part(cell: Cell, contenders: dict[str, list[str]]) -> list[str]:
-    """Return the contenders of a cell: without stores, transactional ones make no difference."""
-    return [name for name in contenders if name != TRANSACTIONAL or cell.app != STATELESS]
+    """Return the contenders of a cell.
+
+    Without stores, transactional ones make no difference; Flink has two of the applications.
+    """
+    left_out = {TRANSACTIONAL} if cell.app == STATELESS else set[str]()
+    left_out |= set() if cell.app in IN_FLINK else {FLINK}
+    return [name for name in contenders if name not in left_out]
 
 
 async def _run(
