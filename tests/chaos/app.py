@@ -21,11 +21,12 @@ from ks_actors.topology import Topology
 _log = logging.getLogger("tests.chaos.app")
 
 
-def count_topology(source: str, sink: str) -> Topology:
-    """Count per key."""
+def count_topology(source: str, sink: str, look: Callable[[bytes | None, bytes | None], object] = lambda *_: None) -> Topology:
+    """Count per key; `look` is called with each record before."""
     builder = StreamsBuilder()
     (
         builder.stream(source, Consumed(BYTES, BYTES))
+        .peek(look)
         .group_by_key()
         .count(Materialized("counts", BYTES, LONG))
         .to_stream()

@@ -12,6 +12,7 @@ from ks_actors._counted import counted
 from ks_actors._errors import StateLocked
 from ks_actors.cli.processes._adoption import adopt
 from ks_actors.cli.processes._child import Child, ChildState
+from ks_actors.cli.processes._oom_kills import OomKills
 from ks_actors.lifecycle import component_log, in_thread
 
 if TYPE_CHECKING:
@@ -29,7 +30,10 @@ _END_S: Final = 10.0
 _OF_SIGNAL: Final = 128
 _JOIN_S: Final = 30.0
 _LOOK_AT_TASKS_S: Final = 10.0
-_EVENTS: Final = Path("/sys/fs/cgroup/memory.events")
+_LESS_MEMORY: Final = (
+    "raise the memory limit, lower statestore_memory_max_bytes or input_buffer_max_bytes, or run "
+    "fewer processes"
+)
 _log = component_log(__name__)
 
 
@@ -58,7 +62,7 @@ class Supervisor:
         self._rolling: asyncio.Task[None] | None = None
         self._roll_again = False
         self._told_tasks = False
-        self._kills = _oom_kills()
+        self._oom_kills = OomKills()
 
     @property
     def closing(self) -> bool:
@@ -116,19 +120,26 @@ class Supervisor:
             barren = 0 if ran is not None else barren + 1
             rests = 0 if ran is not None and loop.time() - ran >= _STEADY_S else rests
             child.state = ChildState.RESTING
+            end, advice = self._end_of(child, code)
             if self._cannot_run(child, code, barren):
                 child.state = ChildState.CLOSED
-                self._give_up(code, f"member {child.number} {self._end_of(child, code)}")
+                self._give_up(code, f"member {child.number} {end}{advice}")
                 return code
             rest = _RESTS_S[min(rests, len(_RESTS_S) - 1)]
             rests += 1
+            killed = code == -signal.SIGKILL
+            if killed:
+                # Its memory or its records may be the reason: the next member to have its tasks
+                # would be killed, too. So it is back before its session in the group is over.
+                rest = min(rest, child.session_s / 2)
             _log.warning(
-                "member %d %s; it starts again %s",
+                "member %d %s; it starts again %s%s",
                 child.number,
-                self._end_of(child, code),
+                end,
                 f"in {rest:g} s" if rest else "now",
+                advice,
             )
-            if rest > _MOST_AWAITED_S or child.final:
+            if (rest > _MOST_AWAITED_S and not killed) or child.final:
                 child.release_tasks()
             child.wake.clear()
             with suppress(TimeoutError):
@@ -152,16 +163,22 @@ class Supervisor:
         )
         return hopeless or barren >= _MOST_STARTS
 
-    def _end_of(self, child: Child, code: int) -> str:
-        """Return the text about a member's end."""
+    def _end_of(self, child: Child, code: int) -> tuple[str, str]:
+        """Return the text about a member's end, and the advice, if there is any."""
         if code == 0:
-            return "has closed, as after a signal to it alone"
+            return "has closed, as after a signal to it alone", ""
         if code > 0:
             reason = f": {child.error}" if child.error else ""
-            return f"has ended with exit code {code}{reason}"
-        before, self._kills = self._kills, _oom_kills()
-        why = ", by the kernel for lack of memory" if self._kills > before else ""
-        return f"was killed by {signal.Signals(-code).name}{why}"
+            return f"has ended with exit code {code}{reason}", ""
+        end, lacked = f"was killed by {signal.Signals(-code).name}", self._oom_kills.has_risen()
+        if code != -signal.SIGKILL or lacked is False:
+            return end, ""
+        if lacked:
+            return f"{end} (out of memory, by the kernel)", f". To mend it, {_LESS_MEMORY}"
+        return (
+            f"{end} (out of memory?)",
+            f". If the kernel has done it, as its log would tell (dmesg), {_LESS_MEMORY}",
+        )
 
     # --- messages of members ----------------------------------------------------------------------
 
@@ -169,6 +186,7 @@ class Supervisor:
         kind = message["kind"]
         if kind == "start":
             child.begun, child.close_s = True, message["close_ms"] / 1000 + _END_S
+            child.session_s = message["session_ms"] / 1000
             if self._adoption is None:
                 self._adoption = asyncio.create_task(self._adopt(message))
             self._adoption.add_done_callback(lambda _: child.answer("start"))
@@ -276,12 +294,3 @@ class Supervisor:
                         child.number,
                     )
                     return
-
-
-def _oom_kills() -> int:
-    """Return how many processes of this cgroup the kernel has killed for lack of memory."""
-    try:
-        lines = _EVENTS.read_text(encoding="ascii").splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
