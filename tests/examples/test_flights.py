@@ -54,7 +54,7 @@ async def test_undisturbed_the_tables_are_the_same_however_it_runs(tmp_path: Pat
     assert flights_job.plain(await flights_job.results(tmp_path / "two")) == expected(20_000)
 
 
-@pytest.mark.extended
+@pytest.mark.nightly
 @pytest.mark.heavy("a broker, and two members of the job")
 def test_in_processes_the_tables_are_the_same(tmp_path: Path) -> None:
     """`--processes 2` runs the job as two members on a Kafka of its own, and prints the tables of one process; both end."""

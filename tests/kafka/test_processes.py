@@ -172,6 +172,7 @@ def memory_group() -> Iterator[Callable[[], object] | None]:
         group.rmdir()
 
 
+@pytest.mark.nightly
 async def test_a_record_that_takes_all_memory_stops_its_own_tasks_only(kafka_broker: Broker, tmp_path: Path) -> None:
     """The kernel kills its member again and again: the others go on, get none of its tasks, and in the end nothing is lost or doubled."""
     async with counting_as(Spread, kafka_broker, EXACTLY_ONCE, tmp_path) as here:

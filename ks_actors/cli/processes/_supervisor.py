@@ -30,6 +30,7 @@ _END_S: Final = 10.0
 _OF_SIGNAL: Final = 128
 _JOIN_S: Final = 30.0
 _LOOK_AT_TASKS_S: Final = 10.0
+_LOOK_AT_LOCKS_S: Final = 0.2
 _LESS_MEMORY: Final = (
     "raise the memory limit, lower statestore_memory_max_bytes or input_buffer_max_bytes, or run "
     "fewer processes"
@@ -188,7 +189,7 @@ class Supervisor:
             child.begun, child.close_s = True, message["close_ms"] / 1000 + _END_S
             child.session_s = message["session_ms"] / 1000
             if self._adoption is None:
-                self._adoption = asyncio.create_task(self._adopt(message))
+                self._adoption = asyncio.create_task(self._adopt(message, child.close_s))
             self._adoption.add_done_callback(lambda _: child.answer("start"))
         elif kind == "join":
             child.waits = True
@@ -209,18 +210,34 @@ class Supervisor:
                 if all(each.state is ChildState.RUNNING for each in self.children):
                     asyncio.get_running_loop().call_later(_LOOK_AT_TASKS_S, self._count_tasks)
 
-    async def _adopt(self, message: dict[str, Any]) -> None:
-        """Move the task directories, before the first member opens one."""
-        place = Path(message["home"])
-        try:
-            await in_thread(
-                adopt, place, message["application_id"], len(self.children), self._groups
-            )
-        except StateLocked as error:
-            self._give_up(1, str(error))
-        except OSError as error:
-            # The members restore the stores that they do not find.
-            _log.warning("the state in %s could not be shared out: %s", place, error)
+    async def _adopt(self, message: dict[str, Any], close_s: float) -> None:
+        """Move the task directories, before the first member opens one.
+
+        Wait for the members of a former supervisor: one that was killed leaves members that close.
+        """
+        place, application_id = Path(message["home"]), message["application_id"]
+        loop = asyncio.get_running_loop()
+        begun, told = loop.time(), False
+        while not self._closing.is_set():
+            try:
+                await in_thread(adopt, place, application_id, len(self.children), self._groups)
+            except StateLocked as error:
+                if loop.time() - begun >= close_s:
+                    self._give_up(1, str(error))
+                elif not told:
+                    told = True
+                    _log.warning(
+                        "waiting up to %g s for members of a former supervisor to close: %s",
+                        close_s,
+                        error,
+                    )
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._closing.wait(), _LOOK_AT_LOCKS_S)
+                continue
+            except OSError as error:
+                # The members restore the stores that they do not find.
+                _log.warning("the state in %s could not be shared out: %s", place, error)
+            return
 
     def _let_join(self) -> None:
         """Let members join the group.

@@ -16,6 +16,7 @@ import pytest
 
 from ks_actors.cli.processes import Child, ChildState, Supervisor, _supervisor
 from ks_actors.cli.processes._oom_kills import OomKills
+from ks_actors.system import close_locked, open_locked
 from tests.waiting import soon, until
 
 MEMBER = Path(__file__).with_name("member.py")
@@ -317,6 +318,29 @@ async def test_a_member_that_does_not_close_in_time_is_killed(tmp_path: Path, mo
     async with supervised(tmp_path, 1, {"1": {"stubborn": True, "close_ms": 10}}) as running:
         await running.run()
         assert await running.end() == 128 + signal.SIGKILL
+
+
+async def test_members_of_a_killed_supervisor_may_close_before_the_next_ones_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A supervisor that is started anew waits for the lock of their state, as long as a close may take, and then ends."""
+    home = tmp_path / "state" / "app"
+    home.mkdir(parents=True)
+    lock = open_locked(home / ".lock", os.O_CREAT)
+    try:
+        async with supervised(tmp_path) as running:
+            await until(lambda: "waiting up to 70 s for members of a former supervisor to close: the state directory" in caplog.text)
+            close_locked(lock)
+            await running.run()
+            assert await running.end() == 0
+            lock = open_locked(home / ".lock", os.O_CREAT)
+        monkeypatch.setattr(_supervisor, "_END_S", 0.0)
+        async with supervised(tmp_path, 1, {"1": {"close_ms": 0}}) as running:
+            assert await running.code == 1
+        assert caplog.text.count("waiting up to") == 1
+        assert "is in use by another process: stop it" in caplog.messages[-1]
+    finally:
+        close_locked(lock)
 
 
 async def test_no_member_outlives_its_supervisor(tmp_path: Path) -> None:
