@@ -98,7 +98,7 @@ judge-smoke: $(VENV)/.ready ## have Kafka's own SmokeTestDriver judge an app who
 judge-relational: $(VENV)/.ready ## have Kafka's own RelationalSmokeTest judge joins by foreign keys in an app whose members are killed: SEED=7 [ARGS="--freezes 3 --standbys 1"]
 	$(BIN)/python -m tests.judges.relational --seed $(or $(SEED),7) $(ARGS)
 
-chaos: $(VENV)/.ready ## kill, freeze and restart members on a real Kafka, for minutes: SEED=1 GUARANTEE=exactly_once_v2 MODE=storm [ARGS="--records 50000"]
+chaos: $(VENV)/.ready ## kill, freeze and restart members on a real Kafka, for minutes: SEED=1 GUARANTEE=exactly_once_v2 MODE=storm [ARGS="--records 50000 --processes 3 --members 1"]
 	$(BIN)/python -m tests.chaos --seed $(or $(SEED),1) --guarantee $(or $(GUARANTEE),exactly_once_v2) --mode $(or $(MODE),storm) --strict \
 		--work-dir .chaos/$(or $(MODE),storm)-$(or $(GUARANTEE),exactly_once_v2)-$(or $(SEED),1) $(ARGS)
 

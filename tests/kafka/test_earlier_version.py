@@ -15,7 +15,7 @@ import pytest
 from ks_actors.assignment import decode_member
 from ks_actors.assignment._info import VERSION
 from tests.chaos.checks import EXACTLY_ONCE
-from tests.kafka.broker import Broker
+from tests.kafka.broker import Broker, skip_untested
 from tests.kafka.counting import counting_as
 from tests.kafka.test_processes import Spread
 from tests.waiting import soon, until
@@ -32,7 +32,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = ["git", "archive", EARLIER, "ks_actors", "actors", "tests"]
     archive = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)  # noqa: S603 - our own
     if archive.returncode != 0:
-        pytest.skip(f"AN UPGRADE FROM VERSION 3 OF THE USER DATA WAS NOT TESTED: no commit {EARLIER[:8]} in the history: {archive.stderr.decode()}")
+        skip_untested("AN UPGRADE FROM VERSION 3 OF THE USER DATA", f"no commit {EARLIER[:8]} in the history: {archive.stderr.decode()}")
     subprocess.run(["tar", "-x"], cwd=tree, input=archive.stdout, check=True)  # noqa: S607 - tar
     return tree
 

@@ -16,7 +16,7 @@ import pytest
 
 from ks_actors.log import Outgoing, TopicPartition
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
-from tests.kafka.broker import Broker
+from tests.kafka.broker import Broker, skip_untested
 from tests.kafka.counting import Counting, counting_as, reached, read_updates
 from tests.ks_actors.log.helpers import batch
 from tests.waiting import soon, until
@@ -198,4 +198,4 @@ async def test_a_record_that_takes_all_memory_stops_its_own_tasks_only(kafka_bro
                 program.send_signal(signal.SIGTERM)
                 assert await soon(program.wait()) == 0
     if limited is None:
-        pytest.skip("A KILL BY THE KERNEL WAS NOT TESTED, only one by the member itself: there can be no control group of memory here")
+        skip_untested("A KILL BY THE KERNEL", "only one by the member itself, as there can be no control group of memory here")

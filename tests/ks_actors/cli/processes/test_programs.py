@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -73,10 +74,11 @@ def test_the_error_of_a_member_fits_in_a_line_of_the_channel(monkeypatch: pytest
 def test_sighup_before_the_supervisor_heeds_signals_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is ignored through the exec: no member has begun, so each starts with the newest source."""
     heeded: list[Any] = []
+    become: Callable[[dict[str, Any]], object] = become_supervisor
     before = signal.getsignal(signal.SIGHUP)
     monkeypatch.setattr("os.execv", lambda *_: heeded.append(signal.getsignal(signal.SIGHUP)))
     try:
-        become_supervisor({})
+        become({})
     finally:
         signal.signal(signal.SIGHUP, before)
     assert heeded == [signal.SIG_IGN]
