@@ -36,7 +36,7 @@ class Options:
     records: int = _option(200_000, "how many are fed after the warm-up; in isolated mode feeding goes on until the last fault")
     rate: float = _option(5_000, "records per second")
     kills: int = _option(20, "number of faults")
-    faults: str = _option("", f"kinds with weights, see faults.py; {_FAULTS}, or with processes {_FAULTS_OF_PROCESSES}")
+    faults: str = _option("default", f"kinds with weights, see faults.py; {_FAULTS}, or with processes {_FAULTS_OF_PROCESSES}")
     wipe: float = _option(0.3, "share of kills whose state directory is wiped before the restart")
     restart_max: float = _option(10, "a member is restarted within this time")
     session_timeout: float = _option(6, "the app's session timeout: zombies are stopped for longer")
@@ -58,7 +58,8 @@ class Options:
     report: str = _option("", "a file for the report, beside the last line of stdout")
 
     def __post_init__(self) -> None:
-        self.faults = self.faults or (_FAULTS_OF_PROCESSES if self.processes else _FAULTS)
+        if self.faults == "default":
+            self.faults = _FAULTS_OF_PROCESSES if self.processes else _FAULTS
         self.out_partitions = self.out_partitions or self.partitions
         self.max_time = self.max_time or self.records / self.rate + 600 + (40 * self.kills if self.mode == "isolated" else 0)
 
