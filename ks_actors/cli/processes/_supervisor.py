@@ -103,7 +103,7 @@ class Supervisor:
         rests = barren = 0
         while True:
             code = await child.run()
-            self._let_join()
+            self._join_together(gone=child)
             if self._closing.is_set():
                 child.state = ChildState.CLOSED
                 # A signal ends a process whose app has not begun: there was nothing to close.
@@ -193,9 +193,8 @@ class Supervisor:
             self._adoption.add_done_callback(lambda _: child.answer("start"))
         elif kind == "join":
             child.waits = True
-            if self._joined or all(each.waits for each in self.children):
-                self._let_join()
-            elif sum(each.waits for each in self.children) == 1:
+            self._join_together()
+            if sum(each.waits for each in self.children) == 1:
                 asyncio.get_running_loop().call_later(_JOIN_S, self._let_join)
         elif kind == "ended":
             child.ended = True
@@ -239,13 +238,20 @@ class Supervisor:
                 _log.warning("the state in %s could not be shared out: %s", place, error)
             return
 
-    def _let_join(self) -> None:
-        """Let members join the group.
+    def _join_together(self, gone: Child | None = None) -> None:
+        """Let members join the group, the first time together; `gone` has just ended.
 
-        At the first start all join together: a member that came first would get all tasks, and
-        restore those whose state the others have. A member that dies before does not hold up the
-        others, and one that hangs holds them up for 30 s.
+        A member that came first would get all tasks, and restore those whose state the others have.
+        A member that has died does not hold up the others, and one that starts holds them up for
+        30 s.
         """
+        if self._joined or all(
+            each.waits or each is gone or each.state is not ChildState.STARTING
+            for each in self.children
+        ):
+            self._let_join()
+
+    def _let_join(self) -> None:
         self._joined = True
         for child in self.children:
             if child.waits:

@@ -219,6 +219,18 @@ async def test_a_member_that_hangs_keeps_no_other_out_of_the_group(tmp_path: Pat
         assert "2 starts" not in running.events()
 
 
+async def test_a_member_that_dies_before_it_joins_lets_the_others_wait_for_each_other(tmp_path: Path) -> None:
+    """Else the first one would get all tasks, and restore them; the others wait for the dead one only once it has started again."""
+    supervisor = Supervisor([], 3, tmp_path)
+    first, second, third = supervisor.children
+    supervisor._hear(second, {"kind": "join"})
+    supervisor._join_together(gone=first)
+    assert second.waits
+    first.state = ChildState.RESTING
+    supervisor._hear(third, {"kind": "join"})
+    assert (second.waits, third.waits) == (False, False)
+
+
 async def test_sighup_starts_members_again_one_by_one(tmp_path: Path) -> None:
     """The next one closes when the last one runs; each stays a member of the group meanwhile."""
     async with supervised(tmp_path) as running:
