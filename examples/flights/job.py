@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from ks_actors import App, HandlerResponse, Response, StreamsConfig
 from ks_actors.log import IsolationLevel, open_log
 
-from . import topology
+from . import members, topology
 from .load import TOPICS, ends, load
 from .results import Results, read
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from .progress import Progress
 
+APPLICATION = "flights"
 LOOK_SECONDS = 0.1
 CENTURY_MS = 100 * 365 * 24 * 3_600_000
 PATIENCE_MS = 3_600_000
@@ -32,7 +33,8 @@ PATIENCE_MS = 3_600_000
 class Options(NamedTuple):
     """The options of a run: directory of topics and state, guarantee, and number of flights.
 
-    In memory it needs no directory.
+    In memory it needs no directory. With `servers` the topics are on a Kafka, and `processes` run
+    the job.
     """
 
     directory: Path
@@ -41,6 +43,8 @@ class Options(NamedTuple):
     commit_interval_ms: int = 100
     in_memory: bool = False
     page: bool = False
+    servers: str = ""
+    processes: int = 0
 
 
 class Outcome(NamedTuple):
@@ -60,9 +64,7 @@ async def run(options: Options, show: Progress, tell: Callable[[str], None] = pr
         await load(log, options.limit, lambda loaded: show("loading", loaded, options.limit))
         before, mark = await processed(log), await written(log)
         began = perf_counter()
-        app = App(topology.build(), configure(options), log=log)
-        async with paged(app, tell) if options.page else nullcontext(), app:
-            caught_up = asyncio.ensure_future(app.wait_until_caught_up(PATIENCE_MS))
+        async with members.working(options) if options.processes else working(options, log, tell) as caught_up:
             while not caught_up.done():
                 done = before + await written(log) - mark
                 show("processing", min(done, options.limit), options.limit)
@@ -71,6 +73,14 @@ async def run(options: Options, show: Progress, tell: Callable[[str], None] = pr
             seconds = perf_counter() - began
         show("processing", options.limit, options.limit)
         return Outcome(await read(log), options.limit - before, seconds)
+
+
+@asynccontextmanager
+async def working(options: Options, log: Log, tell: Callable[[str], None]) -> AsyncIterator[asyncio.Future[None]]:
+    """Run the app during the block; the future is done when all flights are processed and committed."""
+    app = App(topology.build(), configure(options), log=log)
+    async with paged(app, tell) if options.page else nullcontext(), app:
+        yield asyncio.ensure_future(app.wait_until_caught_up(PATIENCE_MS))
 
 
 @asynccontextmanager
@@ -85,12 +95,20 @@ async def paged(app: App, tell: Callable[[str], None]) -> AsyncIterator[None]:
 
 def configure(options: Options) -> StreamsConfig:
     """Return the settings of the app."""
-    return StreamsConfig(
-        application_id="flights",
-        state_dir=options.directory / "state",
-        default_dsl_store="in_memory" if options.in_memory else "rocksdb",
-        processing_guarantee=options.guarantee,
-        commit_interval_ms=options.commit_interval_ms,
+    return complete(
+        StreamsConfig(
+            application_id=APPLICATION,
+            state_dir=options.directory / "state",
+            default_dsl_store="in_memory" if options.in_memory else "rocksdb",
+            processing_guarantee=options.guarantee,
+            commit_interval_ms=options.commit_interval_ms,
+        )
+    )
+
+
+def complete(config: StreamsConfig) -> StreamsConfig:
+    """Add the settings that belong to the topology."""
+    return config.replace(
         deserialization_exception_handler=to_dead_letters,
         errors_dead_letter_queue_topic_name=topology.DEAD_LETTERS,
         windowstore_changelog_additional_retention_ms=CENTURY_MS,  # a Kafka goes by its own clock, and would delete the hours of 2013
@@ -109,7 +127,8 @@ def to_dead_letters(context: ErrorContext, record: FailedRecord, error: Exceptio
 @asynccontextmanager
 async def opened(options: Options) -> AsyncIterator[Log]:
     """Open the log for the duration of the block; loader, app and reader share it."""
-    log = open_log("memory://" if options.in_memory else f"embedded://{options.directory.absolute() / 'log'}")
+    embedded = "memory://" if options.in_memory else f"embedded://{options.directory.absolute() / 'log'}"
+    log = open_log(f"kafka://{options.servers}" if options.servers else embedded)
     await log.start()
     try:
         yield log

@@ -1,13 +1,15 @@
 """Run a broker, the load and two instances, and print where their pages are.
 
 Run: make demo-ops (it needs Java and, the first time, Maven). Ctrl-C ends everything. Kill an
-instance with its printed process id to see the other one take over its tasks.
+instance with its printed process id to see the other one take over its tasks. The second instance
+has a supervisor with several members: kill one of these to see it start again with its tasks.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import secrets
 import signal
 import sys
@@ -19,12 +21,12 @@ from typing import TYPE_CHECKING
 from ks_actors.log import open_log
 from tests.kafka.broker import Broker, free_ports, missing_tools
 
+from .instance import TOKEN, settings
 from .load import fill_tables, fly
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-INSTANCES = ("a", "b")
 END_S = 60
 
 
@@ -34,6 +36,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--rate", type=int, default=500, metavar="N", help="flights per second; at 500 the year takes 11 minutes (default: %(default)s)"
     )
+    parser.add_argument("--processes", type=int, default=2, metavar="N", help="members of the second instance (default: %(default)s)")
     parser.add_argument("--seconds", type=float, help="end after so many seconds (default: at Ctrl-C)")
     return parser.parse_args()
 
@@ -49,12 +52,12 @@ def main() -> None:
         broker = Broker(Path(directory) / "broker")
         try:
             broker.start()
-            asyncio.run(run(broker.bootstrap, Path(directory), given.rate, given.seconds))
+            asyncio.run(run(broker.bootstrap, Path(directory), given.rate, given.processes, given.seconds))
         finally:
             broker.stop()
 
 
-async def run(bootstrap: str, directory: Path, rate: int, seconds: float | None) -> None:
+async def run(bootstrap: str, directory: Path, rate: int, processes: int, seconds: float | None) -> None:
     """Start the instances, and load until the end."""
     log = open_log(f"kafka://{bootstrap}")
     await log.start()
@@ -62,9 +65,14 @@ async def run(bootstrap: str, directory: Path, rate: int, seconds: float | None)
         await fill_tables(log)
         token = secrets.token_urlsafe(16)
         async with AsyncExitStack() as stack:
-            for name, port in zip(INSTANCES, free_ports(len(INSTANCES)), strict=True):
-                process = await stack.enter_async_context(instance(name, bootstrap, directory / name, port, token))
-                print(f"instance {name}, process {process.pid}: http://127.0.0.1:{port}/#token={token}", flush=True)
+            ports = free_ports(2)
+            first, second = (f"http://127.0.0.1:{port}/" for port in ports)
+            process = await stack.enter_async_context(running(alone("a", bootstrap, directory / "a", ports[0]), token))
+            print(f"instance a, process {process.pid}: {first}#token={token}", flush=True)
+            process = await stack.enter_async_context(running(members("b", bootstrap, directory / "b", ports[1], processes), token))
+            print(f"instance b, process {process.pid}, with {processes} members: {second}", flush=True)
+            for number in range(1, processes + 1):
+                print(f"    member {number}: {second}members/{number}/#token={token}", flush=True)
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await fly(log, rate)
@@ -74,15 +82,22 @@ async def run(bootstrap: str, directory: Path, rate: int, seconds: float | None)
         await log.close()
 
 
+def alone(name: str, bootstrap: str, directory: Path, port: int) -> list[str]:
+    """Return the command line of an instance of one process."""
+    return ["-m", "examples.operations.instance", name, bootstrap, str(directory), str(port)]
+
+
+def members(name: str, bootstrap: str, directory: Path, port: int, count: int) -> list[str]:
+    """Return the command line of an instance of several processes with one page."""
+    words = [f"--conf={name}={value}" for name, value in settings(name, bootstrap, directory).items()]
+    return ["-m", "ks_actors", "run", "examples.operations.instance:app", "--quiet", "--processes", str(count), "--page", str(port), *words]
+
+
 @asynccontextmanager
-async def instance(name: str, bootstrap: str, directory: Path, port: int, token: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run an instance in a process of its own, which is asked to end at the end of the block."""
-    command = ["-m", "examples.operations.instance", name, bootstrap, str(directory), str(port)]
+async def running(command: list[str], token: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run a process, which is asked to end at the end of the block."""
     # The token is no argument: those can be read by every user of the machine.
-    process = await asyncio.create_subprocess_exec(sys.executable, *command, stdin=asyncio.subprocess.PIPE)
-    assert process.stdin is not None
-    process.stdin.write(f"{token}\n".encode())
-    await process.stdin.drain()
+    process = await asyncio.create_subprocess_exec(sys.executable, *command, env=os.environ | {TOKEN: token})
     try:
         yield process
     finally:

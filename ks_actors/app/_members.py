@@ -134,6 +134,7 @@ async def begin_as_member(config: StreamsConfig, log: Log) -> None:
         home=str(home.absolute()),
         application_id=config.application_id,
         close_ms=config.close_timeout_ms,
+        session_ms=config.session_timeout_ms,
     )
 
 

@@ -149,13 +149,18 @@ class TaskList(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def hosts(self) -> tuple[HostedTasks, ...]:
-        """All members with their tasks; empty if no member has an endpoint, or for wrong data."""
+        """All members with their tasks; empty if no member has an endpoint.
+
+        Raises SerializationError for data that cannot be decoded.
+        """
         if not self.packed:
             return ()
         try:
             return _decode_hosts(zlib.decompressobj().decompress(self.packed, _MOST_BYTES))
-        except (zlib.error, msgspec.MsgspecError):
-            return ()
+        except (zlib.error, msgspec.MsgspecError) as error:
+            raise SerializationError(
+                f"the map of members in an assignment cannot be decoded: {error}"
+            ) from error
 
 
 def host_of_process() -> str:

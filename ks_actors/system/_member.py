@@ -158,6 +158,9 @@ def become_supervisor(options: dict[str, Any]) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
+    # The default of SIGHUP would end the program until the supervisor heeds signals, and members
+    # that have yet to start have the newest source anyway. Other programs keep what is ignored.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.execv(  # noqa: S606 - this interpreter, no shell
         sys.executable,
         [

@@ -3,6 +3,9 @@
 kill_keep, kill_wipe: kill -9, and a restart later, with or without the state (`kill` splits by `wipe`). zombie: SIGSTOP for longer than the session
 timeout. term: SIGTERM, a clean end, a restart later. scale: one member more, or one less. broker: kill -9 of the broker. broker_pause: SIGSTOP of the
 broker, as if the network were cut.
+
+With supervised processes, child_kill: kill -9 of one process, which its supervisor is to start again. child_freeze: SIGSTOP of one process for longer
+than the session timeout. hup: SIGHUP to the supervisor, which is to start its processes again one by one. The other kinds hit the supervisor alone.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Any
 
 from tests.chaos.options import Options
 
-KINDS = ("kill_keep", "kill_wipe", "zombie", "term", "scale", "broker", "broker_pause")
+KINDS = ("kill_keep", "kill_wipe", "zombie", "term", "scale", "broker", "broker_pause", "child_kill", "child_freeze", "hup")
 
 
 @dataclass

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import final
 
 from tests.chaos.options import Options
+from tests.chaos.supervised import Children
+from tests.kafka.broker import free_ports
 
 _libc = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
@@ -50,6 +52,11 @@ class Member:
         self._at = at
         self._starts = 0
         self._process: subprocess.Popen[bytes] | None = None
+        self.children: Children | None = None
+        if options.processes:
+            (port,) = free_ports(1)
+            self.children = Children(options.processes, port)
+            self._command += ["--processes", str(options.processes), "--page", str(port)]
 
     def start(self, *, wipe: bool = False) -> None:
         """Start it, unless it runs."""
@@ -81,6 +88,11 @@ class Member:
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
+
+    def look(self) -> None:
+        """Note the processes that a supervisor has started."""
+        if self.children is not None:
+            self.children.look(self._process.pid if self._process is not None and self._process.poll() is None else None)
 
     def ended(self) -> int | None:
         """Return the exit code; None while it runs."""

@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from tests.chaos.checks import EXACTLY_ONCE, GUARANTEES
 
+_FAULTS = "kill=8,zombie=3,term=3,scale=3,broker=1"
+_FAULTS_OF_PROCESSES = "child_kill=8,child_freeze=4,hup=2,kill_keep=2,term=1,broker=1"
 Mode = Literal["storm", "isolated"]
 _WORDS = {"guarantee": GUARANTEES, "mode": ("storm", "isolated"), "alos_gaps": ("report", "fail")}
 
@@ -26,6 +28,7 @@ class Options:
     guarantee: str = _option(EXACTLY_ONCE, "what the app is to hold")
     mode: str = _option("storm", "storm: faults at random times, they overlap; isolated: each after the last one has been recovered from")
     seed: int = _option(1, "of all that is random")
+    processes: int = _option(0, "each member is a supervisor with so many processes, the members of the group")
     members: int = _option(3, "how many processes the app has")
     partitions: int = _option(8, "of the input")
     out_partitions: int = _option(0, "of the output; 0: as many")
@@ -33,7 +36,7 @@ class Options:
     records: int = _option(200_000, "how many are fed after the warm-up; in isolated mode feeding goes on until the last fault")
     rate: float = _option(5_000, "records per second")
     kills: int = _option(20, "number of faults")
-    faults: str = _option("kill=8,zombie=3,term=3,scale=3,broker=1", "kinds with weights, see faults.py")
+    faults: str = _option("default", f"kinds with weights, see faults.py; {_FAULTS}, or with processes {_FAULTS_OF_PROCESSES}")
     wipe: float = _option(0.3, "share of kills whose state directory is wiped before the restart")
     restart_max: float = _option(10, "a member is restarted within this time")
     session_timeout: float = _option(6, "the app's session timeout: zombies are stopped for longer")
@@ -55,6 +58,8 @@ class Options:
     report: str = _option("", "a file for the report, beside the last line of stdout")
 
     def __post_init__(self) -> None:
+        if self.faults == "default":
+            self.faults = _FAULTS_OF_PROCESSES if self.processes else _FAULTS
         self.out_partitions = self.out_partitions or self.partitions
         self.max_time = self.max_time or self.records / self.rate + 600 + (40 * self.kills if self.mode == "isolated" else 0)
 

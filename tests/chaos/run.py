@@ -91,7 +91,7 @@ class Run:
         stage = self.stage
         stalls = self._monitor.stalls() if self._stalls is None else self._stalls
         told = figures(self._options, self._monitor, stage.faults, stalls, self._begun)
-        return told | {"unexpected_exits": stage.unexpected, "unclean_stops": stage.unclean, "notes": stage.notes, **self._seconds}
+        return told | {"unexpected_exits": stage.unexpected, "unclean_stops": stage.unclean, "notes": stage.notes, **self._seconds, **stage.told()}
 
     async def main(self) -> dict[str, Any]:
         """Run; return the report. Raises Failed when the app does not get on, Trouble when it is not the app's fault."""
@@ -266,6 +266,7 @@ class Run:
         ends, committed = await self._offsets()
         if committed != ends:
             self._violations.append(f"committed offsets {committed} are not the end offsets {ends}")
+        self._violations += self.stage.violations
         if options.strict and (self.stage.unexpected or self.stage.unclean):
             self._violations.append(f"members ended by themselves {self.stage.unexpected} times, not cleanly {self.stage.unclean} times")
         return {

@@ -8,17 +8,18 @@ import itertools
 import signal
 from collections.abc import Callable
 from time import monotonic
-from typing import final
+from typing import Any, final
 
 from tests.chaos.clients import Trouble
 from tests.chaos.faults import Fault, Plan
 from tests.chaos.members import CLEAN, Member, Status
 from tests.chaos.options import Options
+from tests.chaos.supervised import Children
 from tests.kafka.broker import Broker
 
 _LOOK_S = 0.1
 _RESTART_S = 1.0
-_NEEDS_A_MEMBER = frozenset({"kill_keep", "kill_wipe", "zombie", "term", "scale_down"})
+_NEEDS_A_MEMBER = frozenset({"kill_keep", "kill_wipe", "zombie", "term", "scale_down", "child_kill", "child_freeze", "hup"})
 
 
 @final
@@ -38,6 +39,7 @@ class Stage:
         self.members: list[Member] = []
         self.faults: list[Fault] = []
         self.notes: list[str] = []
+        self.violations: list[str] = []
         self.unexpected: int = 0
         self.unclean: int = 0
 
@@ -47,6 +49,11 @@ class Stage:
         for member in self.members:
             member.start()
 
+    def told(self) -> dict[str, Any]:
+        """Return the entries of the report about supervised processes."""
+        found = [member.children.report() for member in self.members if member.children is not None]
+        return {"processes": found} if found else {}
+
     @property
     def calm(self) -> bool:
         """Whether all members are in their places, and no event is due by itself."""
@@ -55,7 +62,12 @@ class Stage:
     @property
     def settled(self) -> bool:
         """Whether no restart is pending."""
-        return not self._later and self.broker_up
+        return not self._later and self.broker_up and all(each.complete for each in self.children)
+
+    @property
+    def children(self) -> list[Children]:
+        """The processes of the supervisors that are to run; none where members are no supervisors."""
+        return [member.children for member in self.members if member.children is not None and member.status is not Status.GONE]
 
     def step(self) -> None:
         """Carry out due actions; notice ended members."""
@@ -70,6 +82,7 @@ class Stage:
             self._say("the broker is back")
             self.broker_up = True
         for member in self.members:
+            member.look()
             if member.status in (Status.UP, Status.STOPPED) and member.ended() is not None:
                 self._ended_by_itself(member)
 
@@ -120,7 +133,14 @@ class Stage:
 
     def _hit_member(self, kind: str, member: Member, plan: Plan, fault: Fault) -> None:
         fault.facts["member"] = member.number
-        if kind in ("kill_keep", "kill_wipe"):
+        member.look()
+        if member.children is not None:
+            self._hit_children(kind, member.children, plan, fault)
+        if fault.skipped or kind in ("child_kill", "child_freeze"):
+            return
+        if kind == "hup":
+            member.signal(signal.SIGHUP)
+        elif kind in ("kill_keep", "kill_wipe"):
             fault.facts["restart_after_s"] = plan.delay
             member.kill()
             self._in(plan.delay, lambda: member.start(wipe=kind == "kill_wipe"))
@@ -135,6 +155,29 @@ class Stage:
             member.signal(signal.SIGTERM)
             member.status = Status.ENDING
             self._in(_LOOK_S, lambda: self._look(member, plan, fault))
+
+    def _hit_children(self, kind: str, children: Children, plan: Plan, fault: Fault) -> None:
+        """Hit one process of a supervisor, or note that a signal to the supervisor ends all."""
+        running = sorted(children.running, key=lambda child: child.number)
+        if kind == "hup" and children.complete:
+            # Before, the supervisor may not have begun to heed signals.
+            children.roll()
+            return
+        if kind not in ("hup", "child_kill", "child_freeze"):
+            children.will_end(kind)
+            return
+        if kind == "hup" or not running:
+            fault.skipped = True
+            return
+        child = running[int(plan.coin * len(running))]
+        fault.facts["process"] = child.number
+        if kind == "child_kill":
+            child.why = kind
+            children.signal(child, signal.SIGKILL)
+        else:
+            fault.facts["stopped_s"] = plan.pause
+            children.signal(child, signal.SIGSTOP)
+            self._in(plan.pause, lambda: children.signal(child, signal.SIGCONT))
 
     def _thaw(self, member: Member) -> None:
         self._say(f"member {member.number} goes on")
@@ -183,6 +226,7 @@ class Stage:
 
     async def stop(self) -> None:
         """End all members as their operator would."""
+        await self._compare_restarts()
         stopping = [member for member in self.members if member.status is Status.UP]
         for member in stopping:
             member.signal(signal.SIGTERM)
@@ -193,11 +237,31 @@ class Stage:
         for member in stopping:
             self._note_end(member)
             member.status = Status.GONE
+        for member in self.members:
+            member.look()
+            if member.children is not None:
+                if left := member.children.left():
+                    self.violations.append(f"member {member.number} has left the processes {left}")
+                if unexplained := member.children.unexplained():
+                    self.violations.append(f"processes of member {member.number} ended by themselves: {unexplained}")
+
+    async def _compare_restarts(self) -> None:
+        """Compare the restarts that each supervisor tells with those that were seen."""
+        for member in self.members:
+            if member.children is not None and member.status is Status.UP:
+                member.look()
+                told, seen = await asyncio.to_thread(member.children.told)
+                self._say(f"member {member.number} tells {told} restarts of its processes; seen were {seen}")
+                if told != seen:
+                    self.violations.append(f"member {member.number} tells {told} restarts of its processes; seen were {seen}")
+                member.children.will_end("end")
 
     async def clear(self) -> None:
         """Leave nothing behind."""
         for member in self.members:
             member.kill()
+            if member.children is not None:
+                member.children.kill()
         if self._starting is not None:
             await asyncio.gather(self._starting, return_exceptions=True)
         self._broker.kill()

@@ -56,6 +56,23 @@ async def test_a_short_storm_loses_nothing(guarantee: str, where: list[str], tmp
 
 
 @pytest.mark.nightly
+@pytest.mark.heavy("a broker, and a supervisor with three processes that are killed")
+@pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, AT_LEAST_ONCE])
+async def test_a_supervisor_keeps_its_members_through_a_storm(guarantee: str, tmp_path: Path) -> None:
+    """It starts killed members again and no other ones, tells how often, comes back itself, and leaves no process; nothing is lost."""
+    require_kafka()
+    report = await storm(
+        tmp_path, "--processes", "3", "--guarantee", guarantee, "--members", "1", "--partitions", "6", "--keys", "30", "--rate", "300",
+        "--records", "12000", "--kills", "6", "--faults", "child_kill=2,child_freeze=2,hup=1,kill_keep=1", "--restart-max", "1",
+        "--session-timeout", "2", "--zombie-max", "2", "--seed", "117",
+    )  # fmt: skip
+    assert report["violations"] == []
+    assert (report["lost"], report["unexpected_exits"], report["unclean_stops"]) == (0, 0, 0)
+    (processes,) = report["processes"]
+    assert processes["ended"].keys() >= {"child_kill", "kill_keep", "end"}
+
+
+@pytest.mark.nightly
 @pytest.mark.heavy("two brokers, and Kafka Streams")
 async def test_kafka_streams_itself_passes(tmp_path: Path) -> None:
     """A peer is checked as the app is: a stopped member and an added one change none of its counts."""

@@ -20,6 +20,7 @@ from ks_actors.serdes import BYTES, STRING, json
 from ks_actors.testing import TestRecord, TopologyTestDriver
 from tests.examples import flights_job
 from tests.examples.flights_expected import expected
+from tests.kafka.broker import require_kafka
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -51,6 +52,16 @@ async def test_undisturbed_the_tables_are_the_same_however_it_runs(tmp_path: Pat
     """At least once, with commits ten times as often, or in memory, the printed tables are those of exactly once."""
     assert tables(flights_job.run(tmp_path / "one", *options, "--limit", "20000")) == tables(flights_job.run(tmp_path / "two", "--limit", "20000"))
     assert flights_job.plain(await flights_job.results(tmp_path / "two")) == expected(20_000)
+
+
+@pytest.mark.nightly
+@pytest.mark.heavy("a broker, and two members of the job")
+def test_in_processes_the_tables_are_the_same(tmp_path: Path) -> None:
+    """`--processes 2` runs the job as two members on a Kafka of its own, and prints the tables of one process; both end."""
+    require_kafka()
+    printed = flights_job.run(tmp_path / "two", "--processes", "2", "--limit", "5000")
+    assert tables(printed) == tables(flights_job.run(tmp_path / "one", "--limit", "5000"))
+    assert printed.splitlines()[-1].endswith(" flights/s, in 2 processes")
 
 
 def tables(printed: str) -> str:

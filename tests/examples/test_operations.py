@@ -1,4 +1,4 @@
-"""`make demo-ops`: a real Kafka, the load, and two instances with their pages."""
+"""`make demo-ops`: a real Kafka, the load, and two instances with their pages, one of two members."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ENDS_WITHIN_S = 180
 
 
 @pytest.mark.extended
-@pytest.mark.heavy("a broker, a load and two instances")
+@pytest.mark.heavy("a broker, a load and two instances, one of two members")
 @pytest.mark.timeout(240)
 @pytest.mark.unmeasured
 async def test_both_instances_have_pages_and_tasks_and_get_ready() -> None:
-    """Each prints its address, gets ready and gets tasks of its own while the demo runs; all processes end by themselves with code 0."""
+    """Each instance and member prints its address, gets ready and gets tasks of its own while the demo runs; all end by themselves with code 0."""
     require_kafka()
     command = ["-m", "examples.operations", "--seconds", SECONDS, "--rate", "200"]
     process = await asyncio.create_subprocess_exec(sys.executable, *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
@@ -31,7 +31,7 @@ async def test_both_instances_have_pages_and_tasks_and_get_ready() -> None:
         assert process.stdout is not None
         async with asyncio.timeout(ENDS_WITHIN_S), httpx.AsyncClient(timeout=PATIENCE_S) as client:
             links: list[str] = []
-            while len(links) < 2:
+            while len(links) < 3:
                 line = (await process.stdout.readline()).decode()
                 assert line, "it has ended"
                 links += re.findall(r"http://\S+?/(?=#token=)", line)

@@ -16,7 +16,7 @@ import time
 import zlib
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
@@ -43,7 +43,7 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   </dependencies>
 </project>
 """
-UNTESTED_KERBEROS = "KERBEROS WAS NOT TESTED"
+UNTESTED = "WAS NOT TESTED"
 USER, PASSWORD = "alice", "alice's own secret"
 STRANGER, STRANGERS_PASSWORD = "mallory", "mallory-secret"
 
@@ -380,7 +380,12 @@ def require_openssl() -> None:
 def require_kerberos(missing: str | None) -> None:
     """Skip the test when there can be no Kerberos, on CI as well: the summary of the run tells."""
     if missing is not None:
-        pytest.skip(f"{UNTESTED_KERBEROS}: {missing}: apt-get install krb5-kdc krb5-admin-server libkrb5-dev, then pip install gssapi")
+        skip_untested("KERBEROS", f"{missing}: apt-get install krb5-kdc krb5-admin-server libkrb5-dev, then pip install gssapi")
+
+
+def skip_untested(what: str, reason: str) -> NoReturn:
+    """Skip the test, on CI as well: the summary of the run tells."""
+    pytest.skip(f"{what} {UNTESTED}: {reason}")
 
 
 def _require(missing: str | None, tested: str) -> None:

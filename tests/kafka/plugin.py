@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kafka.broker import UNTESTED_KERBEROS, fresh_broker, jars, kafka_broker, missing_tools, own_broker, secure_broker
+from tests.kafka.broker import UNTESTED, fresh_broker, jars, kafka_broker, missing_tools, own_broker, secure_broker
 from tests.kafka.tampering import Tampering
 
 OWN = {"own_broker", "fresh_broker", "secure_broker", "two_brokers", "cluster"}
@@ -49,5 +49,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if missing is not None:
         terminalreporter.write_line(f"KAFKA WAS NOT TESTED: {missing}", red=True, bold=True)
     skipped = {str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", ()) if isinstance(report.longrepr, tuple)}
-    for reason in sorted(reason for reason in skipped if UNTESTED_KERBEROS in reason):
+    for reason in sorted(reason for reason in skipped if UNTESTED in reason):
         terminalreporter.write_line(reason.removeprefix("Skipped: "), red=True, bold=True)

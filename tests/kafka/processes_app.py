@@ -1,19 +1,23 @@
 """An app in several processes: `python -m tests.kafka.processes_app PROCESSES BOOTSTRAP GUARANTEE SOURCE SINK ID DIRECTORY`.
 
 Its members note in DIRECTORY/notes, a JSON object a line: their process, the text of DIRECTORY/source, the state of the app with its tasks, and the
-number of records that they have restored.
+number of records that they have restored. While there is DIRECTORY/hungry, a record with the value `poison` takes memory until the kernel kills its
+member; where nothing limits the memory of the processes, the member kills itself.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
 from ks_actors import App, InstanceState, RestoreListener, StreamsConfig
 from ks_actors.records import TopicPartition
 from tests.chaos.app import count_topology
+
+MOST_MIB = 1024
 
 
 def main(processes: str, bootstrap: str, guarantee: str, source: str, sink: str, application_id: str, directory: str) -> None:
@@ -38,7 +42,13 @@ def main(processes: str, bootstrap: str, guarantee: str, source: str, sink: str,
         with (place / "notes").open("a") as notes:
             notes.write(json.dumps(line) + "\n")
 
-    app = App(count_topology(source, sink), config, on_state=note, restore_listener=Restores())
+    def eat(_: bytes | None, value: bytes | None) -> None:
+        if value == b"poison" and (place / "hungry").exists():
+            eaten = [bytearray(1 << 20) for _ in range(MOST_MIB)]
+            eaten[-1][-1] = 1
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    app = App(count_topology(source, sink, eat), config, on_state=note, restore_listener=Restores())
     app.main(processes=int(processes))
 
 

@@ -10,6 +10,7 @@ import socket
 import subprocess
 from contextlib import suppress
 from enum import Enum
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, final
 
 from ks_actors.system import MEMBER, SUPERVISOR, close_locked, lock_of, open_locked, socket_of
@@ -74,6 +75,8 @@ class Child:
         """Whether the process closes to be started again at once."""
         self.running_since: float | None = None
         self.close_s: float = _CLOSE_S
+        self.session_s: float = inf
+        """The time (s) for which the group waits for a sign of life."""
         self.settled: asyncio.Event = asyncio.Event()
         """Set when the process runs, or has ended."""
         self.restarted: asyncio.Event = asyncio.Event()

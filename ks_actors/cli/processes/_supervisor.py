@@ -12,6 +12,7 @@ from ks_actors._counted import counted
 from ks_actors._errors import StateLocked
 from ks_actors.cli.processes._adoption import adopt
 from ks_actors.cli.processes._child import Child, ChildState
+from ks_actors.cli.processes._oom_kills import OomKills
 from ks_actors.lifecycle import component_log, in_thread
 
 if TYPE_CHECKING:
@@ -29,7 +30,11 @@ _END_S: Final = 10.0
 _OF_SIGNAL: Final = 128
 _JOIN_S: Final = 30.0
 _LOOK_AT_TASKS_S: Final = 10.0
-_EVENTS: Final = Path("/sys/fs/cgroup/memory.events")
+_LOOK_AT_LOCKS_S: Final = 0.2
+_LESS_MEMORY: Final = (
+    "raise the memory limit, lower statestore_memory_max_bytes or input_buffer_max_bytes, or run "
+    "fewer processes"
+)
 _log = component_log(__name__)
 
 
@@ -58,7 +63,7 @@ class Supervisor:
         self._rolling: asyncio.Task[None] | None = None
         self._roll_again = False
         self._told_tasks = False
-        self._kills = _oom_kills()
+        self._oom_kills = OomKills()
 
     @property
     def closing(self) -> bool:
@@ -98,7 +103,7 @@ class Supervisor:
         rests = barren = 0
         while True:
             code = await child.run()
-            self._let_join()
+            self._join_together(gone=child)
             if self._closing.is_set():
                 child.state = ChildState.CLOSED
                 # A signal ends a process whose app has not begun: there was nothing to close.
@@ -116,19 +121,26 @@ class Supervisor:
             barren = 0 if ran is not None else barren + 1
             rests = 0 if ran is not None and loop.time() - ran >= _STEADY_S else rests
             child.state = ChildState.RESTING
+            end, advice = self._end_of(child, code)
             if self._cannot_run(child, code, barren):
                 child.state = ChildState.CLOSED
-                self._give_up(code, f"member {child.number} {self._end_of(child, code)}")
+                self._give_up(code, f"member {child.number} {end}{advice}")
                 return code
             rest = _RESTS_S[min(rests, len(_RESTS_S) - 1)]
             rests += 1
+            killed = code == -signal.SIGKILL
+            if killed:
+                # Its memory or its records may be the reason: the next member to have its tasks
+                # would be killed, too. So it is back before its session in the group is over.
+                rest = min(rest, child.session_s / 2)
             _log.warning(
-                "member %d %s; it starts again %s",
+                "member %d %s; it starts again %s%s",
                 child.number,
-                self._end_of(child, code),
+                end,
                 f"in {rest:g} s" if rest else "now",
+                advice,
             )
-            if rest > _MOST_AWAITED_S or child.final:
+            if (rest > _MOST_AWAITED_S and not killed) or child.final:
                 child.release_tasks()
             child.wake.clear()
             with suppress(TimeoutError):
@@ -152,16 +164,22 @@ class Supervisor:
         )
         return hopeless or barren >= _MOST_STARTS
 
-    def _end_of(self, child: Child, code: int) -> str:
-        """Return the text about a member's end."""
+    def _end_of(self, child: Child, code: int) -> tuple[str, str]:
+        """Return the text about a member's end, and the advice, if there is any."""
         if code == 0:
-            return "has closed, as after a signal to it alone"
+            return "has closed, as after a signal to it alone", ""
         if code > 0:
             reason = f": {child.error}" if child.error else ""
-            return f"has ended with exit code {code}{reason}"
-        before, self._kills = self._kills, _oom_kills()
-        why = ", by the kernel for lack of memory" if self._kills > before else ""
-        return f"was killed by {signal.Signals(-code).name}{why}"
+            return f"has ended with exit code {code}{reason}", ""
+        end, lacked = f"was killed by {signal.Signals(-code).name}", self._oom_kills.has_risen()
+        if code != -signal.SIGKILL or lacked is False:
+            return end, ""
+        if lacked:
+            return f"{end} (out of memory, by the kernel)", f". To mend it, {_LESS_MEMORY}"
+        return (
+            f"{end} (out of memory?)",
+            f". If the kernel has done it, as its log would tell (dmesg), {_LESS_MEMORY}",
+        )
 
     # --- messages of members ----------------------------------------------------------------------
 
@@ -169,14 +187,14 @@ class Supervisor:
         kind = message["kind"]
         if kind == "start":
             child.begun, child.close_s = True, message["close_ms"] / 1000 + _END_S
+            child.session_s = message["session_ms"] / 1000
             if self._adoption is None:
-                self._adoption = asyncio.create_task(self._adopt(message))
+                self._adoption = asyncio.create_task(self._adopt(message, child.close_s))
             self._adoption.add_done_callback(lambda _: child.answer("start"))
         elif kind == "join":
             child.waits = True
-            if self._joined or all(each.waits for each in self.children):
-                self._let_join()
-            elif sum(each.waits for each in self.children) == 1:
+            self._join_together()
+            if sum(each.waits for each in self.children) == 1:
                 asyncio.get_running_loop().call_later(_JOIN_S, self._let_join)
         elif kind == "ended":
             child.ended = True
@@ -191,26 +209,49 @@ class Supervisor:
                 if all(each.state is ChildState.RUNNING for each in self.children):
                     asyncio.get_running_loop().call_later(_LOOK_AT_TASKS_S, self._count_tasks)
 
-    async def _adopt(self, message: dict[str, Any]) -> None:
-        """Move the task directories, before the first member opens one."""
-        place = Path(message["home"])
-        try:
-            await in_thread(
-                adopt, place, message["application_id"], len(self.children), self._groups
-            )
-        except StateLocked as error:
-            self._give_up(1, str(error))
-        except OSError as error:
-            # The members restore the stores that they do not find.
-            _log.warning("the state in %s could not be shared out: %s", place, error)
+    async def _adopt(self, message: dict[str, Any], close_s: float) -> None:
+        """Move the task directories, before the first member opens one.
+
+        Wait for the members of a former supervisor: one that was killed leaves members that close.
+        """
+        place, application_id = Path(message["home"]), message["application_id"]
+        loop = asyncio.get_running_loop()
+        begun, told = loop.time(), False
+        while not self._closing.is_set():
+            try:
+                await in_thread(adopt, place, application_id, len(self.children), self._groups)
+            except StateLocked as error:
+                if loop.time() - begun >= close_s:
+                    self._give_up(1, str(error))
+                elif not told:
+                    told = True
+                    _log.warning(
+                        "waiting up to %g s for members of a former supervisor to close: %s",
+                        close_s,
+                        error,
+                    )
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._closing.wait(), _LOOK_AT_LOCKS_S)
+                continue
+            except OSError as error:
+                # The members restore the stores that they do not find.
+                _log.warning("the state in %s could not be shared out: %s", place, error)
+            return
+
+    def _join_together(self, gone: Child | None = None) -> None:
+        """Let members join the group, the first time together; `gone` has just ended.
+
+        A member that came first would get all tasks, and restore those whose state the others have.
+        A member that has died does not hold up the others, and one that starts holds them up for
+        30 s.
+        """
+        if self._joined or all(
+            each.waits or each is gone or each.state is not ChildState.STARTING
+            for each in self.children
+        ):
+            self._let_join()
 
     def _let_join(self) -> None:
-        """Let members join the group.
-
-        At the first start all join together: a member that came first would get all tasks, and
-        restore those whose state the others have. A member that dies before does not hold up the
-        others, and one that hangs holds them up for 30 s.
-        """
         self._joined = True
         for child in self.children:
             if child.waits:
@@ -276,12 +317,3 @@ class Supervisor:
                         child.number,
                     )
                     return
-
-
-def _oom_kills() -> int:
-    """Return how many processes of this cgroup the kernel has killed for lack of memory."""
-    try:
-        lines = _EVENTS.read_text(encoding="ascii").splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))

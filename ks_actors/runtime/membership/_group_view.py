@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ks_actors._errors import FencedInstanceId, IllegalGeneration, TopologyError
+from ks_actors._errors import (
+    FencedInstanceId,
+    IllegalGeneration,
+    SerializationError,
+    TopologyError,
+)
 from ks_actors.assignment import (
     HostedTasks,
     MemberTraits,
@@ -15,11 +20,13 @@ from ks_actors.assignment import (
     decode_tasks,
     encode_member,
 )
+from ks_actors.lifecycle import component_log
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Mapping
 
     from actors import Reply
+    from ks_actors.assignment import TaskList
     from ks_actors.log import Log, MemberAssignment, Membership
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.membership._assignment_check import AssignmentCheck
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
 
 # The first version of the user data with the name of the grouper.
 _KNOWS_GROUPERS = 4
+_log = component_log(__name__)
 
 
 class GroupView:
@@ -55,6 +63,7 @@ class GroupView:
         self._standing: frozenset[TaskId] = frozenset()
         # All members with their tasks, as of the last assignment; empty if none has an endpoint.
         self.hosts: tuple[HostedTasks, ...] = ()
+        self._told_of_map: bool = False
 
     @property
     def stateful(self) -> frozenset[int]:
@@ -70,7 +79,7 @@ class GroupView:
         told = decode_list(assignment)
         tasks = dict(self._last) if told.kept else decode_tasks(assignment)
         if not told.kept:  # else the assignment has no map
-            self.hosts = told.hosts
+            self.hosts = self._hosts(told)
         if tasks and self._traits.grouping and told.version < _KNOWS_GROUPERS:
             raise TopologyError(
                 "the group's leader runs a release that knows no partition groupers, and this "
@@ -83,6 +92,22 @@ class GroupView:
         if not told.kept:
             self._standing = decode_standbys(assignment)
         return tasks
+
+    def _hosts(self, told: TaskList) -> tuple[HostedTasks, ...]:
+        """Return the map of all members; warn once of one that cannot be decoded."""
+        try:
+            return told.hosts
+        except SerializationError as error:
+            if not self._told_of_map:
+                self._told_of_map = True
+                _log.warning(
+                    "%s. Queries do not find the other instances: app.endpoints() is empty. The "
+                    "leader may run another release (its user data has version %d): run the same "
+                    "release on all members",
+                    error,
+                    told.version,
+                )
+            return ()
 
     def failure(self, assignment: MemberAssignment) -> tuple[str, bool]:
         """Return why the group keeps its last assignment, and whether to ask for another one.

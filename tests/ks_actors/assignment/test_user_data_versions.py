@@ -29,6 +29,7 @@ from ks_actors.assignment import (
     pack_hosts,
 )
 from ks_actors.log import MemberAssignment, MemberInfo, TopicPartition
+from ks_actors.runtime.membership._group_view import GroupView
 
 Pairs = tuple[tuple[int, int], ...]
 Sums = tuple[tuple[int, int, int], ...]
@@ -213,9 +214,15 @@ def test_the_map_of_members_fits_into_the_groups_record_or_is_left_out(caplog: p
 
 
 @pytest.mark.parametrize("packed", [b"x", zlib.compress(b"\xc1")])
-def test_a_map_that_cannot_be_read_is_no_map(packed: bytes) -> None:
-    """The tasks of the assignment count all the same."""
-    assert decode_list(encode_tasks({}, hosts=packed)).hosts == ()
+def test_a_map_that_cannot_be_read_is_no_map_and_told_once(packed: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """The tasks are taken all the same; the warning says what does not work meanwhile, and what to do."""
+    view = GroupView("p", 1000)
+    for _ in range(2):
+        assert view.tasks(encode_tasks({TaskId(0, 0): ()}, hosts=packed)) == {TaskId(0, 0): ()}
+        assert view.hosts == ()
+    (told,) = caplog.messages
+    assert told.startswith("the map of members in an assignment cannot be decoded: ")
+    assert told.endswith("(its user data has version 4): run the same release on all members")
 
 
 class Fails:

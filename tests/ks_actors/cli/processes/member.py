@@ -79,7 +79,10 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: note("ignored") if stubborn else closes.set())
     step("begins")
-    admitted("start", home=str(NOTES.parent / "state" / "app"), application_id="app", close_ms=plan.get("close_ms", 60_000))
+    admitted(
+        "start", home=str(NOTES.parent / "state" / "app"), application_id="app", close_ms=plan.get("close_ms", 60_000),
+        session_ms=plan.get("session_ms", 100_000_000),
+    )  # fmt: skip
     step("starts")
     admitted("join")
     step("joins")

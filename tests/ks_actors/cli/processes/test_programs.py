@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +18,7 @@ from ks_actors import ConfigError
 from ks_actors.app import _members
 from ks_actors.app._members import processes_of, tell_end
 from ks_actors.cli._main import ks_actors
+from ks_actors.system import become_supervisor
 
 TARGET = "tests.ks_actors.cli.test_run:topology"
 
@@ -66,3 +69,16 @@ def test_the_error_of_a_member_fits_in_a_line_of_the_channel(monkeypatch: pytest
     tell_end(ValueError("\U0001f600" * 100_000))
     assert len(json.dumps(said)) < 2**16
     assert said["error"].startswith("ValueError: ")
+
+
+def test_sighup_before_the_supervisor_heeds_signals_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is ignored through the exec: no member has begun, so each starts with the newest source."""
+    heeded: list[Any] = []
+    become: Callable[[dict[str, Any]], object] = become_supervisor
+    before = signal.getsignal(signal.SIGHUP)
+    monkeypatch.setattr("os.execv", lambda *_: heeded.append(signal.getsignal(signal.SIGHUP)))
+    try:
+        become({})
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert heeded == [signal.SIG_IGN]

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from ks_actors.cli.processes import Child, ChildState, Supervisor, _supervisor
+from ks_actors.cli.processes._oom_kills import OomKills
+from ks_actors.system import close_locked, open_locked
 from tests.waiting import soon, until
 
 MEMBER = Path(__file__).with_name("member.py")
@@ -63,8 +64,9 @@ async def supervised(directory: Path, count: int = 2, plan: dict[str, Any] | Non
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rest no time between starts."""
+    """Rest no time between starts; the kernel kills no process for lack of memory."""
     monkeypatch.setattr(_supervisor, "_RESTS_S", (0.0,))
+    monkeypatch.setattr(_supervisor, "OomKills", lambda: Kills(risen=False))
 
 
 async def test_a_signal_closes_all_members_once(tmp_path: Path) -> None:
@@ -114,6 +116,22 @@ async def test_a_member_that_dies_is_started_again_alone(tmp_path: Path, caplog:
         assert len(running.pids("2 runs")) == 1
         assert running.supervisor.children[0].restarts == 1
         assert "member 1 was killed by SIGKILL; it starts again now" in caplog.text
+
+
+async def test_a_killed_member_keeps_its_tasks_and_is_back_before_its_session_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However often it is killed: a neighbour that took them may be killed by the same record, or by the same lack of memory."""
+    monkeypatch.setattr(_supervisor, "_RESTS_S", (3600.0,))
+    async with supervised(tmp_path, 1) as running:
+        await running.run()
+        running.plan({"1": {"runs": "kill", "session_ms": 10}})
+        os.kill(running.pids("1 runs")[0], signal.SIGKILL)
+        await until(lambda: "member 1 was killed by SIGKILL; it starts again in 3600 s" in caplog.text)
+        child = running.supervisor.children[0]
+        assert child._lock is not None
+        child.wake.set()
+        await until(lambda: "member 1 was killed by SIGKILL; it starts again in 0.005 s" in caplog.text)
 
 
 async def test_rests_before_starts_become_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -199,6 +217,18 @@ async def test_a_member_that_hangs_keeps_no_other_out_of_the_group(tmp_path: Pat
     async with supervised(tmp_path, plan={"2": {"begins": "hang"}}) as running:
         await until(lambda: "1 runs" in running.events())
         assert "2 starts" not in running.events()
+
+
+async def test_a_member_that_dies_before_it_joins_lets_the_others_wait_for_each_other(tmp_path: Path) -> None:
+    """Else the first one would get all tasks, and restore them; the others wait for the dead one only once it has started again."""
+    supervisor = Supervisor([], 3, tmp_path)
+    first, second, third = supervisor.children
+    supervisor._hear(second, {"kind": "join"})
+    supervisor._join_together(gone=first)
+    assert second.waits
+    first.state = ChildState.RESTING
+    supervisor._hear(third, {"kind": "join"})
+    assert (second.waits, third.waits) == (False, False)
 
 
 async def test_sighup_starts_members_again_one_by_one(tmp_path: Path) -> None:
@@ -302,6 +332,29 @@ async def test_a_member_that_does_not_close_in_time_is_killed(tmp_path: Path, mo
         assert await running.end() == 128 + signal.SIGKILL
 
 
+async def test_members_of_a_killed_supervisor_may_close_before_the_next_ones_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A supervisor that is started anew waits for the lock of their state, as long as a close may take, and then ends."""
+    home = tmp_path / "state" / "app"
+    home.mkdir(parents=True)
+    lock = open_locked(home / ".lock", os.O_CREAT)
+    try:
+        async with supervised(tmp_path) as running:
+            await until(lambda: "waiting up to 70 s for members of a former supervisor to close: the state directory" in caplog.text)
+            close_locked(lock)
+            await running.run()
+            assert await running.end() == 0
+            lock = open_locked(home / ".lock", os.O_CREAT)
+        monkeypatch.setattr(_supervisor, "_END_S", 0.0)
+        async with supervised(tmp_path, 1, {"1": {"close_ms": 0}}) as running:
+            assert await running.code == 1
+        assert caplog.text.count("waiting up to") == 1
+        assert "is in use by another process: stop it" in caplog.messages[-1]
+    finally:
+        close_locked(lock)
+
+
 async def test_no_member_outlives_its_supervisor(tmp_path: Path) -> None:
     """Kill -9 of the program: the end of the channel closes each member as SIGTERM does."""
     notes, plan = tmp_path / "notes", tmp_path / "plan"
@@ -328,14 +381,48 @@ async def test_more_members_than_tasks_are_told(tmp_path: Path, monkeypatch: pyt
     await until(lambda: "2 processes have 0 tasks" in caplog.text)
 
 
-def test_a_kill_for_lack_of_memory_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """By the count of the cgroup, which the kernel keeps."""
-    events = tmp_path / "memory.events"
-    events.write_text("oom 1\noom_kill 1\n")
-    monkeypatch.setattr(_supervisor, "_EVENTS", events)
-    caplog.set_level(logging.WARNING)
-    supervisor = Supervisor([], 1, tmp_path)
-    child = Child(1, 1, "", [], tmp_path, lambda *_: None)
-    assert supervisor._end_of(child, -9) == "was killed by SIGKILL"
-    events.write_text("oom 2\noom_kill 2\n")
-    assert supervisor._end_of(child, -9) == "was killed by SIGKILL, by the kernel for lack of memory"
+class Kills:
+    """The kernel's count, which has or has not risen, or is not there."""
+
+    def __init__(self, risen: bool | None) -> None:
+        self.has_risen = lambda: risen
+
+
+@pytest.mark.parametrize(
+    ("risen", "end", "advice"),
+    [
+        (False, "was killed by SIGKILL", ""),
+        (True, "was killed by SIGKILL (out of memory, by the kernel)", ". To mend it, raise the memory limit, "),
+        (None, "was killed by SIGKILL (out of memory?)", ". If the kernel has done it, as its log would tell (dmesg), raise the memory limit, "),
+    ],
+)
+def test_a_kill_for_lack_of_memory_is_told_with_what_to_do(tmp_path: Path, risen: bool | None, end: str, advice: str) -> None:
+    """By the count of the kernel; without a count it may have been one."""
+    supervisor, child = Supervisor([], 1, tmp_path), Child(1, 1, "", [], tmp_path, lambda *_: None)
+    supervisor._oom_kills = cast("OomKills", Kills(risen))
+    told = supervisor._end_of(child, -signal.SIGKILL)
+    assert told[0] == end
+    assert told[1].startswith(advice)
+    assert supervisor._end_of(child, -signal.SIGSEGV) == ("was killed by SIGSEGV", "")
+
+
+@pytest.mark.parametrize(
+    ("groups", "file"),
+    [
+        ("0::/\n", "memory.events"),
+        ("0::/of/the/host\n", "memory.events"),
+        ("0::/app.slice\n", "app.slice/memory.events"),
+        ("1:name=systemd:/a\n0::/\n4:memory:/docker/1\n", "memory/docker/1/memory.oom_control"),
+        ("4:cpu,memory:/of/the/host\n", "memory/memory.oom_control"),
+    ],
+)
+def test_the_count_of_the_kernel_is_found(tmp_path: Path, groups: str, file: str) -> None:
+    """In both versions of control groups, on the host and in a container, with a namespace of its own or without; elsewhere there is none."""
+    (tmp_path / "groups").write_text(groups)
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text("oom 1\noom_kill 1\n")
+    kills = OomKills(tmp_path / "groups", tmp_path)
+    assert kills.has_risen() is False
+    (tmp_path / file).write_text("oom 2\noom_kill 2\n")
+    assert [kills.has_risen(), kills.has_risen()] == [True, False]
+    assert OomKills(tmp_path / "none").has_risen() is None

@@ -1,0 +1,54 @@
+"""The kernel's count of processes that it has killed for lack of memory."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_CGROUPS: Final = Path("/proc/self/cgroup")
+_MOUNTED: Final = Path("/sys/fs/cgroup")
+
+
+@final
+class OomKills:
+    """The count in the control group of this process, of both versions of control groups.
+
+    In a container the path of the group may be that of the host; the group is then mounted in the
+    place of the root.
+    """
+
+    def __init__(self, groups: Path = _CGROUPS, mounted: Path = _MOUNTED) -> None:
+        self._files: tuple[Path, ...] = tuple(_files(groups, mounted))
+        self._count: int | None = self._read()
+
+    def has_risen(self) -> bool | None:
+        """Return whether the count has risen since the last call; None if nothing counts."""
+        before, self._count = self._count, self._read()
+        return None if before is None or self._count is None else self._count > before
+
+    def _read(self) -> int | None:
+        for file in self._files:
+            with suppress(OSError):
+                for line in file.read_text(encoding="ascii").splitlines():
+                    if line.startswith("oom_kill "):
+                        return int(line.split()[1])
+        return None
+
+
+def _files(groups: Path, mounted: Path) -> Iterator[Path]:
+    """Yield the files that may have the count, the best one first."""
+    try:
+        lines = groups.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # another system than Linux
+        return
+    for line in lines:
+        _, kinds, path = line.split(":", 2)
+        version_2 = kinds == ""
+        if version_2 or "memory" in kinds.split(","):
+            root = mounted if version_2 else mounted / "memory"
+            name = "memory.events" if version_2 else "memory.oom_control"
+            yield from (root / path.lstrip("/") / name, root / name)
