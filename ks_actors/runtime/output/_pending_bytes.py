@@ -38,6 +38,10 @@ class PendingBytes:
         """Return the approximate number of bytes that a batch takes when it is sent."""
         return _own_bytes(batch) or len(batch) * self._typical
 
+    def written_bytes(self, batch: Batch) -> int:
+        """Return the approximate bytes of the keys and values of a batch."""
+        return _own_bytes(batch) or len(batch) * (self._typical - _RECORD_BYTES)
+
     def come(self, batches: Iterable[Outgoing]) -> None:
         """Note new batches; the last batch updates the estimated size of a record."""
         batch: Batch | None = None
