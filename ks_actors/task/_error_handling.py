@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from ks_actors.config import DeadLetter, StreamsConfig
     from ks_actors.history import ExceptionHistory
+    from ks_actors.processors.api import RecordMetadata
     from ks_actors.records import Headers, TaskId
     from ks_actors.task._app_topics import TopicSizes
     from ks_actors.task._record_context import RecordContextHolder
@@ -202,6 +203,20 @@ class ExceptionHandlers:
         if response.result is HandlerResponse.FAIL:
             raise failure from error
         self.dropped(1)
+
+    def retried(self, node: str, error: BaseException, origin: RecordMetadata | None) -> None:
+        """Note a failed call for a record, if known, that is made again."""
+        topic, number, offset = (None, None, None) if origin is None else origin[:3]
+        where: dict[str, Any] = {"topic": topic, "partition": number, "offset": offset}
+        self._history.note_at(
+            error,
+            kind="processing",
+            done=Done.RETRIED,
+            task=self.task_id,
+            node=node,
+            shown=False,
+            **where,
+        )
 
     def _note(
         self, kind: str, context: ErrorContext, error: BaseException, response: Response

@@ -239,6 +239,10 @@ class NodeWork:
             raise error
         self._services.handlers.processing(self.node, error, key, value, timestamp, headers, offset)
 
+    def retried(self, error: BaseException, origin: RecordMetadata | None) -> None:
+        """Note a failed call that is made again, in the history of exceptions."""
+        self._services.handlers.retried(self.node, error, origin)
+
     def _tell_of_drop(self) -> None:
         """Log the first dropped record, then one record a minute: more lines could fill the log."""
         now = self.wall_time()

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from ks_actors import App, StreamsBuilder, StreamsConfig, UncaughtResponse
+from ks_actors import App, Retry, StreamsBuilder, StreamsConfig, UncaughtResponse
 from ks_actors.config import HandlerResponse
 from ks_actors.dsl import Consumed, JoinWindows, Produced, StreamJoined
 from ks_actors.log import Log, NewTopic, Outgoing, TopicPartition, open_log
@@ -91,6 +91,20 @@ async def test_an_error_that_ends_work_says_whether_it_was_retried_or_ended_the_
             ("app", "ProcessingFailed (ValueError)", "app ended", 1, 0),
         }
     await log.close()
+
+
+async def test_a_call_that_is_made_again_is_retried(tmp_path: Path) -> None:
+    """The history has the failed attempts, without their texts, and the decision after the last one."""
+    builder, calls = StreamsBuilder(), Visits()
+    again = Retry(attempts=3, backoff_ms=1)
+    builder.stream("visits", Consumed(STRING, STRING)).map_values(calls.look_up, name="tries", retry=again).to("seen", Produced(STRING, STRING))
+    config = StreamsConfig.of({"application_id": "tries", "state_dir": str(tmp_path), "processing_exception_handler": "continue"})
+    async with App(builder.build(), config, log="memory://", topics={"visits": 1, "seen": 1}) as app, client_of(app) as client:
+        await visit(app.log, "bad")
+        await app.wait_until_caught_up()
+        found = (await client.get("/api/history/exceptions")).json()
+        told = [(one["done"], one["count"], one["text"], one["node"], one["topic"], one["offset"]) for one in found]
+        assert told == [("skipped", 1, None, "tries", "visits", 0), ("retried", 2, None, "tries", "visits", 0)]
 
 
 async def test_a_commit_has_its_phases_its_records_and_its_bytes(tmp_path: Path) -> None:
