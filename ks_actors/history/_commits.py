@@ -48,7 +48,8 @@ class CommitClock:
     __slots__ = ("_at", "_began", "bytes", "phases", "reason", "records")
 
     def __init__(self, reason: str) -> None:
-        self.reason: str = reason
+        # Behind a colon there may be the text of an error of users' code.
+        self.reason: str = reason.partition(":")[0]
         self.phases: dict[str, float] = {}
         self.records: int = 0
         self.bytes: int = 0

@@ -20,10 +20,11 @@ class Rebalance(msgspec.Struct):
 
     `causes` are the causes that this instance knows: a rebalance that another member asked for may
     have none. `began_ms` is the time of the wall clock. `assigned_after_ms` is the time until the
-    assignment, `running_after_ms` the time until all tasks ran, restores included; None until then.
+    assignment, `running_after_ms` the time until all tasks ran, restores included; None until then,
+    and for ever if the next rebalance came first.
     `lost` are the tasks that this instance had to give up, and `closed` says that it closed all of
     them without a commit. `restored_records` and `restored_bytes` (approximate) were read from
-    changelogs until all tasks ran.
+    changelogs until all tasks ran, or the next rebalance began.
     """
 
     began_ms: int
@@ -56,6 +57,8 @@ class RebalanceHistory:
         last = self._runs[-1] if self._runs else None
         # The loss of all tasks and the assignment after it are one rebalance.
         if last is None or last.generation is not None:
+            if last is not None and last.running_after_ms is None:
+                self._note_restored(last)
             last = Rebalance(self._now())
             self._runs.append(last)
         return last
@@ -90,6 +93,9 @@ class RebalanceHistory:
         if not self._runs or (here := self._runs[-1]).running_after_ms is not None:
             return
         here.running_after_ms = self._now() - here.began_ms
+        self._note_restored(here)
+
+    def _note_restored(self, here: Rebalance) -> None:
         records, size = self.restored()
         here.restored_records = records - self._before[0]
         here.restored_bytes = size - self._before[1]

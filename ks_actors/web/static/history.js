@@ -7,7 +7,7 @@ const SAMPLE_S = 60;
 const body = (part) => at(part).querySelector("tbody");
 const about = (part, text) => say(at(part).querySelector("p.faint"), text);
 const ms = (value) => (value < 10 ? `${value.toFixed(1)} ms` : lasted(Math.round(value)));
-const after = (value) => (value === null ? "not yet" : lasted(value));
+const after = (value, newest) => (value !== null ? lasted(value) : newest ? "not yet" : "another came first");
 
 /** Make the rows of a part those of a list of cells; the texts of rows that stay are updated. */
 function rows(part, items, keyOf, cellsOf) {
@@ -54,8 +54,8 @@ async function showRebalances() {
   rows("history-rebalances", found, (one) => String(one.began_ms), (one) => [
     clock(one.began_ms),
     one.causes.join("; ") || (one.generation === null ? "under way" : "asked for by another member"),
-    after(one.assigned_after_ms),
-    after(one.running_after_ms),
+    after(one.assigned_after_ms, one === found[0]),
+    after(one.running_after_ms, one === found[0]),
     one.gained.join(", "),
     `${one.lost.join(", ")}${one.closed ? " without a commit" : ""}`,
     one.restored_records ? `${counted(one.restored_records, "record")}, ${short(one.restored_bytes)} bytes` : "",

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
-from ks_actors import App, Retry, StreamsBuilder, StreamsConfig, UncaughtResponse
+from ks_actors import App, Processor, Record, Retry, StreamsBuilder, StreamsConfig, UncaughtResponse
 from ks_actors.config import HandlerResponse
 from ks_actors.dsl import Consumed, JoinWindows, Produced, StreamJoined
 from ks_actors.log import Log, NewTopic, Outgoing, TopicPartition, open_log
@@ -147,21 +148,36 @@ async def test_a_rebalance_has_its_cause_its_tasks_and_its_restores(tmp_path: Pa
         assert sum(one["restored_bytes"] for one in found) > 0
 
 
-def both_sides() -> StreamsBuilder:
+class Passes(Processor[str, str, str, str]):
+    """Forwards each record."""
+
+    def process(self, record: Record[str, str]) -> None:
+        self.context.forward(record)
+
+
+async def looked_up(value: str) -> str:
+    return value
+
+
+def both_sides(*, one_by_one: bool = False) -> StreamsBuilder:
+    """Join two streams, in batches; or with nodes of several parents, users' and asynchronous ones, record by record."""
     builder = StreamsBuilder()
     left, right = (builder.stream(topic, Consumed(STRING, STRING)) for topic in ("left", "right"))
     joined = left.join(right, str.__add__, JoinWindows.of_time_difference_with_no_grace(60_000), StreamJoined(STRING, STRING, STRING))
-    joined.map_values(str.upper, name="upper").to("joined", Produced(STRING, STRING))
+    upper = joined.map_values(str.upper, name="upper")
+    if one_by_one:
+        upper = upper.filter(lambda *_: True).merge(upper.process(Passes)).map_values(looked_up)
+    upper.to("joined", Produced(STRING, STRING))
     return builder
 
 
 @asynccontextmanager
-async def joining(tmp_path: Path, **settings: Any) -> AsyncIterator[Site]:
+async def joining(tmp_path: Path, *, one_by_one: bool = False, **settings: Any) -> AsyncIterator[Site]:
     log = open_log("memory://")
     await log.start()
     await log.create_topics([NewTopic(topic, 1) for topic in ("left", "right", "joined")])
     config = StreamsConfig.of({"application_id": "joins", "state_dir": str(tmp_path), "commit_interval_ms": 50, **settings})
-    async with App(both_sides(), config, log=log) as app, client_of(app, token=TOKEN) as client:
+    async with App(both_sides(one_by_one=one_by_one), config, log=log) as app, client_of(app, token=TOKEN) as client:
         yield Site(app, log, client)
     await log.close()
 
@@ -190,9 +206,10 @@ async def test_the_stream_time_of_a_task_names_the_partition_that_holds_it_back(
         assert (found["time"], found["held_by"]) == (2_000, "left-0")
 
 
-async def test_records_are_sampled_on_each_edge_for_a_while_by_callers_with_the_token_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("one_by_one", [False, True])
+async def test_records_are_sampled_on_each_edge_for_a_while_by_callers_with_the_token_alone(tmp_path: Path, *, one_by_one: bool) -> None:
     """Off by default; on, each edge has a record a second, as the serdes read it; it ends by itself, and by order."""
-    async with joining(tmp_path) as here:
+    async with joining(tmp_path, one_by_one=one_by_one) as here:
         await here.get("samples", status=401)
         await here.sample(60, headers={}, status=401)
         assert (await here.client.get("/api/history/samples", headers={"authorization": "Bearer wrong"})).status_code == 401
