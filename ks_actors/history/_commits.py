@@ -22,7 +22,8 @@ class CommitRun(msgspec.Struct, frozen=True):
 
     The phases, in order: `drain` (waits for calls in flight), `pause` (of workers), `freeze`
     (tasks' states), `changelogs` (changes of stores), `flush` (output is written), `transaction` or
-    `offsets`, and `stores`. A failed commit has the phases up to its failure, and its `error`.
+    `offsets`, and `stores`. A failed commit has the phases up to its failure, then `failed`, the
+    time of the phase in which it failed; `error` is the type of its error.
 
     `processed` counts the records since the commit before. `records` and `bytes` (approximate, of
     keys and values) are those that were written, changelogs included. `left_out` counts the tasks
@@ -70,8 +71,8 @@ class CommitClock:
 
     @property
     def took_ms(self) -> float:
-        """The time in ms since the commit began."""
-        return (perf_counter() - self._began) * 1000
+        """The time in ms of all phases that have ended."""
+        return (self._at - self._began) * 1000
 
 
 @final
@@ -99,6 +100,8 @@ class CommitHistory:
         before = self._processed
         if error is None:
             self._processed = processed
+        else:
+            clock.end("failed")
         run = CommitRun(
             now,
             clock.took_ms,

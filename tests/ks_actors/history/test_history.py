@@ -78,6 +78,18 @@ def test_the_slowest_commits_are_those_of_the_last_hour(monkeypatch: pytest.Monk
     assert [one.processed for one in history.commits.latest()[:3]] == [0, 1, 0]
 
 
+def test_a_failed_commit_says_where_it_failed_and_its_records_count_for_the_next_one() -> None:
+    """It has the type of its error, never its text, nor that of its reason."""
+    history, _ = fresh()
+    for error, processed in ((LogTimeout("secret"), 5), (None, 8), (None, 9)):
+        clock = CommitClock("output failed: secret")
+        clock.end("drain")
+        history.commits.note(clock, processed=processed, tasks=1, left_out=0, error=error)
+    newest, second, failed = history.commits.latest()
+    assert (failed.error, list(failed.phases), failed.reason) == ("LogTimeout", ["drain", "failed"], "output failed")
+    assert (second.error, second.processed, newest.processed) == (None, 8, 1)
+
+
 def calls(function: Callable[[], object]) -> int:
     """Return the number of calls that a function makes, in Python and in C."""
     count = 0
