@@ -6,12 +6,14 @@ import asyncio
 import time
 from collections import deque
 from contextlib import asynccontextmanager
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import ks_actors
 from ks_actors.lifecycle import component_log
 from ks_actors.web._answers import as_json
-from ks_actors.web._group import GroupView, look_at_group
+from ks_actors.web._group import GroupView, instance_name, look_at_group
+from ks_actors.web._trends import Trends
 from ks_actors.web._view import (
     EventView,
     Figures,
@@ -46,10 +48,13 @@ class Sampler:
     independently of the samples, so that a log that does not answer delays no sample.
     """
 
-    def __init__(self, app: App, layout: Layout, bounds: HealthBounds) -> None:
+    def __init__(
+        self, app: App, layout: Layout, bounds: HealthBounds, trends: Trends | None = None
+    ) -> None:
         self._app = app
         self._layout = layout
         self._bounds = bounds
+        self._trends = Trends(app, layout) if trends is None else trends
         self._readers: set[asyncio.Queue[bytes]] = set()
         self._tasks: tuple[asyncio.Task[None], ...] = ()
         self._group = GroupView()
@@ -132,7 +137,7 @@ class Sampler:
         health = health_view(app.health(self._bounds))
         self._note_state(health.state)
         bound = app.config.stall_warning_ms
-        tasks = tuple(task_view(task, bound) for task in app.tasks())
+        tasks = tuple(task_view(task, bound, self._layout) for task in app.tasks())
         found = figures(app)
         before, self._last = self._last, found
         topics = tuple(self._topics(tasks, before, seconds))
@@ -141,8 +146,10 @@ class Sampler:
         return View(
             at_ms=_now_ms(),
             application_id=app.config.application_id,
-            client_id=app.config.client_id,
+            name=instance_name(app),
             version=ks_actors.__version__,
+            guarantee=app.config.processing_guarantee.value,
+            uptime_s=None if (since := app._start_report.since) is None else monotonic() - since,
             health=health,
             paused=any(problem.reason == "paused" for problem in health.problems),
             processed=found.processed,
@@ -152,6 +159,7 @@ class Sampler:
             dropped=found.dropped,
             dropped_rate=_rate(found.dropped - before.dropped, seconds),
             lag=sum(lags) if lags else None,
+            trends=self._trends.view(),
             workers=worker_views(app),
             tasks=tasks,
             topics=topics,

@@ -1,17 +1,9 @@
 // The drawing of the topology: layers from the topics that are read down to those that are written.
-import { counted, lasted, rate } from "./dom.js";
+import { counted, draw, lasted, rate } from "./dom.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const HEIGHT = 40, GAP_X = 26, GAP_Y = 44, MARGIN = 14, CHARACTER = 8.8, LONGEST = 34;
 // Records of old dates are replayed: their age is no lag.
 const LONG_AGO_S = 30 * 86_400;
-
-function draw(name, attributes, text) {
-  const element = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  if (text !== undefined) element.textContent = text;
-  return element;
-}
 
 const cut = (name) => (name.length <= LONGEST ? name : `${name.slice(0, 14)}…${name.slice(-(LONGEST - 15))}`);
 
@@ -98,7 +90,7 @@ export class Drawing {
     this.boxes = [];
     this.edges = [];
     const rows = rowsOf(graph, layersOf(graph));
-    const widths = rows.map((row) => row.map((node) => Math.max(124, cut(node.name).length * CHARACTER + 20)));
+    const widths = rows.map((row) => row.map((node) => Math.max(124, cut(node.label).length * CHARACTER + 20)));
     const lengths = widths.map((row) => row.reduce((sum, one) => sum + one + GAP_X, -GAP_X));
     const width = Math.max(...lengths, 200) + 2 * MARGIN;
     const height = rows.length * (HEIGHT + GAP_Y) - GAP_Y + 2 * MARGIN;
@@ -140,7 +132,7 @@ export class Drawing {
     box.append(
       title,
       draw("rect", { class: "box", width: wide, height: HEIGHT, rx: round }),
-      draw("text", { x: wide / 2, y: 17, "text-anchor": "middle" }, cut(node.name)),
+      draw("text", { x: wide / 2, y: 17, "text-anchor": "middle" }, cut(node.label)),
       small,
     );
     svg.append(box);

@@ -219,13 +219,30 @@ async def test_dead_letters_are_listed_and_redriven_once(tmp_path: Path) -> None
         assert "not as expected" in (await here.post("/api/dead-letters/redrive", {"topic": "dead"}, 400))["error"]
         for wrong in ({"partition": -1}, {"partition": 1 << 31}, {"offset": -1}, {"offset": 1 << 63}):
             assert "not as expected" in (await here.post("/api/dead-letters/redrive", {**where, **wrong}, 400))["error"]
+        assert (listed["total"], listed["whole"], listed["ends"]) == (1, True, {"dead": [1]})
+        assert [(one["exception"], one["source"], one["count"]) for one in listed["groups"]] == [("ValueError", "visits", 1)]
         assert "more than 10000 bytes" in (await here.post("/api/dead-letters/redrive", {"topic": "x" * 10_000}, 413))["error"]
+
+
+async def test_a_group_of_letters_is_redriven_as_it_was_seen(tmp_path: Path) -> None:
+    """Letters of other errors stay, and so do those that fail again: each order ends."""
+    async with site(tmp_path) as here:
+        await here.visit("bad one", "/", "bad two")
+        ends = (await here.get("/api/dead-letters"))["ends"]["dead"]
+        group = {"topic": "dead", "exception": "ValueError", "source": "visits", "ends": ends}
+        assert await here.post("/api/dead-letters/redrive-group", {**group, "exception": "KeyError"}) == {"redriven": 0, "left": 0}
+        assert await here.post("/api/dead-letters/redrive-group", group) == {"redriven": 2, "left": 0}
+        await here.app.wait_until_caught_up()
+        (found,) = (await here.get("/api/dead-letters"))["groups"]
+        assert (found["count"], found["redriven"]) == (4, 2)
+        assert await here.post("/api/dead-letters/redrive-group", group) == {"redriven": 0, "left": 0}
+        assert "is not a dead letter topic" in (await here.post("/api/dead-letters/redrive-group", {**group, "topic": "seen"}, 404))["error"]
 
 
 async def test_nothing_can_be_changed_without_the_token(tmp_path: Path) -> None:
     """401 for callers without it or with another one; and where the page has none, no such path."""
     async with site(tmp_path) as here:
-        for path in ("/api/pause", "/api/resume", "/api/snapshots", "/api/dead-letters/redrive"):
+        for path in ("/api/pause", "/api/resume", "/api/snapshots", "/api/dead-letters/redrive", "/api/dead-letters/redrive-group"):
             for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": TOKEN}, {"authorization": f"Basic {TOKEN}"}):
                 found = await here.post(path, None, 401, headers)
                 assert "needs the token" in found["error"]
