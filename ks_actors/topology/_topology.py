@@ -446,7 +446,7 @@ class Topology(metaclass=Hinted):
             found[each.query] = (*found.get(each.query, ()), each.id)
         return MappingProxyType(found)
 
-    def query_names(self) -> dict[int, str]:
+    def _query_names(self) -> dict[int, str]:
         """Return the query of each subtopology, those that `only` left out included.
 
         Empty if no query has a name.

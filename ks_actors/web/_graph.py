@@ -74,7 +74,7 @@ class Layout:
         """The names of internal topics in the log."""
         self._parts = self._topology.subtopologies()
         self._readers: dict[str, str | None] = {}
-        self._queries = self._topology.query_names()
+        self._queries = self._topology._query_names()
 
     def topic(self, name: str) -> str:
         """Return a topic's name in the log."""

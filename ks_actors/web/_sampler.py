@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from contextlib import asynccontextmanager
-from time import monotonic
+from time import monotonic, thread_time
 from typing import TYPE_CHECKING
 
 import ks_actors
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from ks_actors.web._view import PartitionView, TaskView
 
 _EACH_S = 1.0
+# With hundreds of tasks a look takes long: the page is to take no more than this share of a core,
+# but takes an instance that tells nothing for longer than 5 s as gone.
+_SHARE = 0.01
+_SLOWEST_S = 4.0
 _GROUP_EACH_S = 2.0
 _EVENTS = 50
 _log = component_log(__name__)
@@ -43,6 +47,8 @@ _log = component_log(__name__)
 
 class Sampler:
     """Sample an app once a second while there are readers, and send the view to all of them.
+
+    If a sample takes more than 10 ms, the next one comes later, after 4 s at the latest.
 
     Rates are those between two samples. Every two seconds the group's members are looked up,
     independently of the samples, so that a log that does not answer delays no sample.
@@ -102,6 +108,7 @@ class Sampler:
 
     async def _look_each_second(self) -> None:
         while True:
+            began = thread_time()
             try:
                 view = as_json(self.look())
             except Exception:  # noqa: BLE001 - the page goes on, and the log has the error
@@ -112,7 +119,8 @@ class Sampler:
                         # This view replaces the unread view.
                         queue.get_nowait()
                     queue.put_nowait(view)
-            await asyncio.sleep(_EACH_S)
+            took = thread_time() - began
+            await asyncio.sleep(min(_SLOWEST_S, max(_EACH_S, took / _SHARE)))
 
     async def _ask_the_group(self) -> None:
         while True:
