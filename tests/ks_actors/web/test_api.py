@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +24,7 @@ from ks_actors.dsl import Consumed, Grouped, Materialized, SessionWindows
 from ks_actors.log import Log, NewTopic, Outgoing, TopicPartition, open_log
 from ks_actors.serdes import BYTES, LONG, STRING, Serde
 from ks_actors.serdes import json as json_of
+from ks_actors.system import MemberProcess
 from ks_actors.topology import Topology
 from ks_actors.web import create_app
 from ks_actors.web._graph import Layout
@@ -155,6 +157,38 @@ async def test_tasks_members_and_lag_are_those_of_the_app(tmp_path: Path) -> Non
         assert found["lag"] == 3
         assert [(one["committed"], one["end"], one["lag"]) for one in found["partitions"] if one["lag"]] == [(2, 5, 3)]
         await here.app.resume()
+
+
+async def test_members_have_names_queries_and_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a member that runs another query, and of one whose tag tells its page; those of one supervisor lie beside each other."""
+    builder = StreamsBuilder()
+    for query in ("fraud", "stats"):
+        with builder.query(query):
+            builder.stream(query, Consumed(STRING, STRING)).to("out")
+    channel, other = socket.socketpair()
+    member = MemberProcess(2, 2, "", channel, tmp_path)
+    for module in ("ks_actors.web._group", "ks_actors.assignment._info"):
+        monkeypatch.setattr(f"{module}.current_member", lambda: member)
+    log = open_log("memory://")
+    await log.start()
+    await log.create_topics([NewTopic(name, 1) for name in ("fraud", "stats", "out")])
+
+    def instance(name: str, query: str, **tags: str) -> App:
+        return App(
+            builder.build(), StreamsConfig(application_id="shop", client_id=name, state_dir=tmp_path / name, queries=query, client_tags=tags), log=log
+        )
+
+    async with instance("shop", "fraud") as first, instance("shop-2", "stats") as second, client_of(second) as client:
+        async with instance("other", "fraud", page="http://10.0.0.5:8080/"), instance("bad", "fraud", page="javascript:1"):
+            await until(lambda: {"1_0"} <= {str(one.task) for one in second.tasks()} and first.state is InstanceState.RUNNING)
+            found = {one["name"]: one for one in (await client.get("/api/members")).json()}
+    assert {name: one["page"] for name, one in found.items()} == {"shop": "../1/", "shop-2": "../2/", "other": "http://10.0.0.5:8080/", "bad": None}
+    assert [name for name, one in found.items() if one["here"]] == ["shop-2"]
+    assert (found["shop-2"]["tasks"], found["shop-2"]["queries"]) == (["1_0"], ["stats"])
+    assert sorted((one["tasks"], one["queries"]) for one in found.values() if one["tasks"] != ["1_0"]) == [([], []), ([], []), (["0_0"], ["fraud"])]
+    await log.close()
+    channel.close()
+    other.close()
 
 
 async def test_stores_are_asked_by_keys_that_a_person_types(tmp_path: Path) -> None:
