@@ -84,7 +84,8 @@ export function moment(ms) {
 export function brief(ms) {
   const date = new Date(ms);
   if (Number.isNaN(date.getTime())) return `${ms} ms`;
-  return date.toDateString() === new Date().toDateString() ? date.toLocaleTimeString() : date.toLocaleString();
+  if (date.toDateString() === new Date().toDateString()) return date.toLocaleTimeString();
+  return date.toLocaleString([], { dateStyle: "short", timeStyle: "short" });
 }
 
 /** Return two timestamps in ms as one text. */

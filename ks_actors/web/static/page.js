@@ -63,8 +63,9 @@ function showHealth(view) {
   at("health").className = `badge ${state}`;
   say(at("health"), `${STATES[state]} · ${health.state}`);
   keep(at("problems"), health.problems, (one) => `${one.reason} ${one.task} ${one.partition}`, () => make("li"), (item, one) => {
-    const button = one.reason === "paused" && writable ? "the button Resume goes on" : "";
-    say(item, button === "" ? `${one.reason}: ${one.text}` : `paused: records wait; ${button}`);
+    // The text is also for those without the page, and names the call.
+    const text = writable ? one.text.replace(/App\.resume\S* resumes/, "the Resume button resumes") : one.text;
+    say(item, `${one.reason}: ${text}`);
     item.className = state;
     item.title = one.runbook;
   });
@@ -117,7 +118,7 @@ function doing(task) {
   }
   const calls = task.calls.reduce((sum, call) => sum + call.in_flight, 0);
   if (calls > 0) return `${counted(calls, "call")} in flight`;
-  return task.restores.length ? "" : task.standby ? "follows its changelogs" : "ok";
+  return task.standby ? "follows its changelogs" : task.restores.length ? "" : "ok";
 }
 
 /** Return the tasks that wait too long first. */
@@ -146,7 +147,7 @@ function showTask(row, task, reasons) {
   say(name, task.query === null ? task.task : `${task.task} ${task.query}`);
   say(state, task.standby ? `standby, ${task.state}` : task.state);
   say(partitions, task.partitions.map((one) => `${one.partition} @ ${one.position ?? "?"}`).join(", "));
-  say(lag, lagText(lagOf(task), reasons));
+  say(lag, task.standby ? "" : lagText(lagOf(task), reasons));
   keep(now.firstElementChild, task.restores.filter((one) => one.share !== null), (one) => one.changelog, newBar, showBar);
   say(now.lastElementChild, doing(task));
 }

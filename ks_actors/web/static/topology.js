@@ -95,6 +95,7 @@ export class Drawing {
     const width = Math.max(...lengths, 200) + 2 * MARGIN;
     const height = rows.length * (HEIGHT + GAP_Y) - GAP_Y + 2 * MARGIN;
     const svg = draw("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "The topology as a drawing" });
+    svg.style.setProperty("--wide", `${width}px`);
     const marks = draw("defs", {});
     const arrow = draw("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" });
     arrow.append(draw("path", { d: "M0 0L8 4L0 8z", class: "arrow" }));

@@ -188,7 +188,7 @@ async def test_a_paused_app_has_a_state_of_its_own(tmp_path: Path) -> None:
     """Pause asks once; pill and banner are of one colour, which is not that of trouble, and the banner names the button that goes on."""
     async with shown(tmp_path) as here:
         await here.page.click("#pause")
-        await here.seen.text("#problems li", "^paused: records wait; the button Resume goes on$")
+        await here.seen.text("#problems li", "^paused: the app is paused; the Resume button resumes it$")
         await here.seen.text("#health", "^paused · RUNNING$")
         assert len(here.seen.asked) == 1
         assert await here.page.evaluate(COLORS, ["#health", "#problems li"]) == 1
