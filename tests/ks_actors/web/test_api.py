@@ -29,6 +29,7 @@ from ks_actors.topology import Topology
 from ks_actors.web import create_app
 from ks_actors.web._graph import Layout
 from ks_actors.web._sampler import Sampler
+from ks_actors.web._trends import Trends
 from tests.ks_actors.web.helpers import AUTHORIZED, TOKEN, Visits, client_of, fresh_log, visit, visiting
 from tests.waiting import until
 
@@ -178,10 +179,15 @@ async def test_members_have_names_queries_and_links(tmp_path: Path, monkeypatch:
             builder.build(), StreamsConfig(application_id="shop", client_id=name, state_dir=tmp_path / name, queries=query, client_tags=tags), log=log
         )
 
-    async with instance("shop", "fraud") as first, instance("shop-2", "stats") as second, client_of(second) as client:
-        async with instance("other", "fraud", page="http://10.0.0.5:8080/"), instance("bad", "fraud", page="javascript:1"):
-            await until(lambda: {"1_0"} <= {str(one.task) for one in second.tasks()} and first.state is InstanceState.RUNNING)
-            found = {one["name"]: one for one in (await client.get("/api/members")).json()}
+    async with (
+        instance("shop", "fraud") as first,
+        instance("shop-2", "stats") as second,
+        client_of(second) as client,
+        instance("other", "fraud", page="http://10.0.0.5:8080/"),
+        instance("bad", "fraud", page="javascript:1"),
+    ):
+        await until(lambda: {"1_0"} <= {str(one.task) for one in second.tasks()} and first.state is InstanceState.RUNNING)
+        found = {one["name"]: one for one in (await client.get("/api/members")).json()}
     assert {name: one["page"] for name, one in found.items()} == {"shop": "../1/", "shop-2": "../2/", "other": "http://10.0.0.5:8080/", "bad": None}
     assert [name for name, one in found.items() if one["here"]] == ["shop-2"]
     assert (found["shop-2"]["tasks"], found["shop-2"]["queries"]) == (["1_0"], ["stats"])
@@ -415,6 +421,29 @@ async def test_the_view_has_rates_and_stuck_tasks(tmp_path: Path) -> None:
         await here.app.wait_until_caught_up()
         assert not any(task.stuck for task in sampler.look().tasks)
         assert view.processed > 0
+
+
+async def test_the_figures_of_five_minutes_are_kept_without_readers(tmp_path: Path) -> None:
+    """Rate, lag, dropped records and latency by samples of two seconds, from the first request on until the app ends."""
+    log = await fresh_log()
+    async with visiting(log, tmp_path, Visits()) as app:
+        trends = Trends(app, Layout(app))
+        for second in range(0, 320, 2):
+            if second == 318:
+                await visit(log, "/", "bad")
+                await app.wait_until_caught_up()
+            trends.sample(second)
+        found = trends.view()
+        assert found.rate == (*[0.0] * 149, 1.5)  # with the record of the repartition topic
+        assert found.dropped == (*[0.0] * 149, 0.5)
+        assert (len(found.lag), found.lag[-1]) == (150, 0)
+        assert found.latency[:-1] == (None,) * 149
+        assert (found.latency[-1] or 0) > 1_000_000_000_000  # the records are of 1970
+        made = create_app(app)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(made), base_url="http://127.0.0.1") as client:
+            await client.get("/ready")
+        await until(lambda: len(made.state.events.trends.view().lag) == 1)
+    await log.close()
 
 
 async def test_events_stream_a_view_to_all_readers_from_one_look(tmp_path: Path) -> None:

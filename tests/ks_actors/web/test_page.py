@@ -15,9 +15,7 @@ from ks_actors.log import Fetched, Fetcher, IsolationLevel, Log, Outgoing, Topic
 from ks_actors.log._types import Outage
 from ks_actors.records import Batch
 from ks_actors.web import PageServer, serve_page
-from ks_actors.web._graph import Layout
 from ks_actors.web._sampler import Sampler
-from ks_actors.web._trends import Trends
 from tests.ks_actors.web.browser import Seen, browsing
 from tests.ks_actors.web.helpers import TOKEN, Visits, fresh_log, visit, visiting
 
@@ -75,6 +73,8 @@ async def test_the_page_shows_an_app_that_runs_and_updates_each_second(tmp_path:
         await visit(here.log, *["/"] * 200)
         await here.seen.text("#figures div:first-child dd", r"^[1-9]\d*(\.\d)?/s$")
         await here.seen.text("#topology .topic", r"visits.*lag 0")
+        assert await here.page.locator("#figures .trend").count() == 4
+        await here.page.wait_for_selector("#figures .trend path[d^=M]", state="attached")
         # The arrow out of the topic has its rate.
         await here.seen.text("#topology .edge.flows + text", r"^[1-9]\d*(\.\d)?/s$")
         await here.seen.views(3)
@@ -195,31 +195,6 @@ async def test_a_paused_app_has_a_state_of_its_own(tmp_path: Path) -> None:
         assert await here.page.locator("#health").evaluate("(pill) => getComputedStyle(pill).color") == "rgb(29, 79, 184)"
         await here.page.click("#resume")
         await here.seen.text("#health", "^ready")
-
-
-async def test_figures_of_the_time_before_the_page_was_opened_are_drawn(tmp_path: Path) -> None:
-    """Samples are taken without readers; rate, lag, dropped records and latency have a line each, and nothing but the page's own is loaded."""
-    log, visits = await fresh_log(), Visits()
-    async with visiting(log, tmp_path, visits) as app, serve_page(app) as served:
-        await visit(log, *["/"] * 50, "bad")
-        await app.wait_until_caught_up()
-        # The samples of two seconds each, without the wait.
-        trends = Trends(app, Layout(app))
-        for second in range(0, 320, 2):
-            if second == 318:
-                await visit(log, "/", "bad")
-                await app.wait_until_caught_up()
-            trends.sample(second)
-        found = trends.view()
-        assert found.rate == (*[0.0] * 149, 1.5)  # with the record of the repartition topic
-        assert found.dropped == (*[0.0] * 149, 0.5)
-        assert found.lag == (0,) * 150
-        assert found.latency[:-1] == (None,) * 149
-        assert (found.latency[-1] or 0) > 1_000_000_000_000  # the records are of 1970
-        async with browsing(served.link) as seen:
-            await seen.page.wait_for_selector("#figures .trend path[d^=M]", state="attached")
-            assert await seen.page.locator("#figures .trend").count() == 4
-    await log.close()
 
 
 async def test_the_query_box_shows_rows_and_errors(tmp_path: Path) -> None:
