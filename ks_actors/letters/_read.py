@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _log = component_log(__name__)
 _FETCH_MS = 500
-# A fetch is counted in one go, on the loop of the app.
+# The letters of a fetch are counted in one go, on the loop of the app.
 _AT_ONCE: Final = 500
 _WIDER: Final = (1, 4, 16)
 SURVEYED: Final = 10_000
@@ -226,8 +226,11 @@ async def _read(
     try:
         async with asyncio.timeout(timeout_ms / 1000):
             while left:
-                for fetched in await fetcher.fetch(max_wait_ms=_FETCH_MS, max_records=_AT_ONCE):
+                most = max(1, _AT_ONCE // len(left))
+                for fetched in await fetcher.fetch(max_wait_ms=_FETCH_MS, max_records=most):
                     found.add(fetched.partition, fetched.batch)
+                # A log in this process answers at once.
+                await asyncio.sleep(0)
                 if done := [one for one in left if fetcher.position(one) >= ends[one]]:
                     for one in done:
                         del left[one]

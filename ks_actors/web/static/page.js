@@ -1,5 +1,5 @@
 // The page: it listens to the views of the app, one each second, and shows them.
-import { at, clock, counted, keep, lasted, make, rate, say, short } from "./dom.js";
+import { at, clock, counted, exact, keep, lasted, make, rate, say, short } from "./dom.js";
 import { authorize, ask, notice, order } from "./requests.js";
 import { showLetters } from "./letters.js";
 import { showSnapshots } from "./snapshots.js";
@@ -14,6 +14,7 @@ let lettersShown = false;
 // Views come each second: after some without any, those shown are old.
 const SILENT_MS = 5000;
 const KEPT_S = 300;
+const FEW_TASKS = 20;
 const LONG_AGO_MS = 30 * 86_400_000;
 const TITLES = {
   Processed: "Records per second, and their rate in the last five minutes",
@@ -27,6 +28,7 @@ const ORDERS = ["pause", "resume", "snapshot"];
 const STATES = { good: "ready", paused: "paused", warn: "not ready", bad: "not live" };
 const GUARANTEES = { exactly_once_v2: "exactly once", at_least_once: "at least once" };
 let away = false, heard = 0, answered = null;
+let dropped = 0, listed = 0, everyTask = false;
 
 async function ordered(button, path, done) {
   button.disabled = true;
@@ -46,7 +48,10 @@ at("pause").addEventListener("click", () => {
 });
 at("resume").addEventListener("click", () => ordered(at("resume"), "api/resume"));
 at("snapshot").addEventListener("click", () => ordered(at("snapshot"), "api/snapshots", () => showSnapshots(writable)));
-at("letters-again").addEventListener("click", () => showLetters(writable));
+at("letters-again").addEventListener("click", lookAtLetters);
+at("tasks-all").addEventListener("click", () => {
+  everyTask = true;
+});
 // Enter in the field of the token gives no order.
 at("orders").addEventListener("submit", (event) => event.preventDefault());
 
@@ -55,6 +60,12 @@ function stateOf({ health, paused }) {
   if (!health.live) return "bad";
   if (paused) return "paused";
   return health.ready ? "good" : "warn";
+}
+
+/** List the letters; records that are dropped from now on are not among them. */
+function lookAtLetters() {
+  listed = dropped;
+  showLetters(writable);
 }
 
 function showHealth(view) {
@@ -121,8 +132,15 @@ function doing(task) {
   return task.standby ? "follows its changelogs" : task.restores.length ? "" : "ok";
 }
 
-/** Return the tasks that wait too long first. */
-const byTrouble = (tasks) => [...tasks.filter((task) => task.stuck), ...tasks.filter((task) => !task.stuck)];
+/** Return the tasks to show: those that wait too long first, then those that restore; of many tasks the first ones. */
+function shownTasks(tasks) {
+  const rank = (task) => (task.stuck ? 0 : task.restores.some((one) => one.share !== null) ? 1 : 2);
+  const sorted = [...tasks].sort((one, other) => rank(one) - rank(other));
+  const few = !everyTask && tasks.length > 2 * FEW_TASKS;
+  at("tasks-all").hidden = !few;
+  say(at("tasks-all"), `Show all ${exact(tasks.length)}`);
+  return few ? sorted.slice(0, FEW_TASKS) : sorted;
+}
 
 function newBar(one) {
   const bar = make("span", { class: "bar", role: "progressbar", "aria-valuemin": "0", "aria-valuemax": "100", "aria-label": `Restore of ${one.changelog}` }, make("span"));
@@ -191,17 +209,19 @@ function show(view) {
   say(at("application"), view.application_id);
   say(at("instance"), `${view.name} · ks-actors ${view.version}`);
   document.title = `${view.application_id} · ${STATES[stateOf(view)]}`;
+  dropped = view.dropped;
   const reasons = new Set(view.health.problems.map((one) => one.reason));
   showHealth(view);
   showFigures(view, reasons);
-  keep(at("tasks").tBodies[0], byTrouble(view.tasks), (one) => `${one.task} ${one.standby}`, newTask, (row, task) => showTask(row, task, reasons));
+  keep(at("tasks").tBodies[0], shownTasks(view.tasks), (one) => `${one.task} ${one.standby}`, newTask, (row, task) => showTask(row, task, reasons));
   showGroup(view.group);
   keep(at("events"), [...view.events].reverse(), (one) => `${one.at_ms} ${one.text}`, (one) => make("li", {}, make("time", {}, clock(one.at_ms)), one.text), () => {});
   drawing?.update(view, (lag) => lagText(lag, reasons));
   if (!lettersShown && ["REBALANCING", "RUNNING"].includes(view.health.state)) {
     lettersShown = true;
-    showLetters(writable);
+    lookAtLetters();
   }
+  say(at("letters-again"), dropped > listed ? `Refresh: ${exact(dropped - listed)} dropped since` : "Refresh");
   at("pause").hidden = !writable || view.paused;
   at("resume").hidden = !writable || !view.paused;
   document.body.dataset.views = String(Number(document.body.dataset.views ?? 0) + 1);

@@ -165,6 +165,7 @@ async def test_letters_of_one_error_and_topic_are_one_line_and_go_back_together(
     async with shown(tmp_path, browser={"viewport": {"width": 1440, "height": 900}}) as here:
         await visit(here.log, *[f"bad {number}" for number in range(60)])
         await here.app.wait_until_caught_up()
+        await here.seen.text("#letters-again", "^Refresh: 60 dropped since$")
         await here.page.click("#letters-again")
         await here.seen.text("#letters-about", "^50 of 60 in dead$")
         await here.seen.text("#letters > li", "^ValueError . 60 visits")
