@@ -43,7 +43,7 @@ _OPERATIONS: Final = {
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A box of the graph; `kind` is topic, processor or store.
+    """A box of the graph; `kind` is topic, source, processor, sink or store.
 
     `label` is the name without what was generated: the operation of a node without a name.
     """
@@ -81,31 +81,25 @@ class Layout:
         return f"{self._application_id}-{name}" if name in self._internal else name
 
     def graph(self) -> Graph:
-        """Return the graph of all topics, processors and stores.
-
-        Sources and sinks have no boxes of their own: arrows lead from and to their topics.
-        """
+        """Return the graph of all nodes."""
         nodes: dict[str, Node] = {}
-        edges: dict[tuple[str, str], None] = {}
+        edges: list[tuple[str, str]] = []
         part_of = {name: part.id for part in self._parts for name in part.nodes}
-        ends: dict[str, tuple[str, ...]] = {}
         for name, node in self._topology.nodes.items():
-            topics = (*self._reads(node), *self._writes(node))
-            for topic in topics:
-                nodes.setdefault(
-                    f"topic:{topic}", Node(f"topic:{topic}", "topic", topic, topic, None)
-                )
-            ends[name] = tuple(f"topic:{topic}" for topic in topics) or (f"node:{name}",)
-            if not topics:
-                here = f"node:{name}"
-                nodes[here] = Node(here, "processor", name, _label(name), part_of.get(name))
-        for name, node in self._topology.nodes.items():
+            part = part_of.get(name)
+            kind, here = _kind(node), f"node:{name}"
+            nodes[here] = Node(here, kind, name, _label(name), part)
+            for topic in self._reads(node):
+                nodes.setdefault(f"topic:{topic}", _topic(topic))
+                edges.append((f"topic:{topic}", here))
+            for topic in self._writes(node):
+                nodes.setdefault(f"topic:{topic}", _topic(topic))
+                edges.append((here, f"topic:{topic}"))
             for store in getattr(node, "stores", ()):
-                box = Node(f"store:{store}", "store", store, _label(store), part_of.get(name))
+                box = Node(f"store:{store}", "store", store, store, part)
                 nodes.setdefault(box.id, box)
-                edges.update(((here, box.id), None) for here in ends[name])
-            for child in getattr(node, "children", ()):
-                edges.update(((here, there), None) for here in ends[name] for there in ends[child])
+                edges.append((here, box.id))
+            edges += [(here, f"node:{child}") for child in getattr(node, "children", ())]
         return Graph(tuple(nodes.values()), tuple(edges))
 
     def _reads(self, node: TopologyNode) -> Iterator[str]:
@@ -150,6 +144,16 @@ class Layout:
         if node.pattern is not None:
             return node.pattern.fullmatch(topic) is not None
         return topic in map(self.topic, node.topics)
+
+
+def _kind(node: TopologyNode) -> str:
+    if isinstance(node, SourceNode):
+        return "source"
+    return "sink" if isinstance(node, SinkNode) else "processor"
+
+
+def _topic(name: str) -> Node:
+    return Node(f"topic:{name}", "topic", name, name, None)
 
 
 def _label(name: str) -> str:

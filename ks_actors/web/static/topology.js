@@ -7,6 +7,22 @@ const LONG_AGO_S = 30 * 86_400;
 
 const cut = (name) => (name.length <= LONGEST ? name : `${name.slice(0, 14)}…${name.slice(-(LONGEST - 15))}`);
 
+/** Return a graph without boxes for sources and sinks: a topic and those that read or write it are one box. */
+function folded(graph) {
+  const inside = new Set(graph.nodes.filter((node) => node.kind === "source" || node.kind === "sink").map((node) => node.id));
+  const topics = new Map([...inside].map((id) => [id, []]));
+  for (const [from, to] of graph.edges) {
+    if (from.startsWith("topic:")) topics.get(to).push(from);
+    if (to.startsWith("topic:")) topics.get(from).push(to);
+  }
+  const edges = new Map();
+  for (const [from, to] of graph.edges) {
+    if (from.startsWith("topic:") || to.startsWith("topic:")) continue;
+    for (const one of topics.get(from) ?? [from]) for (const other of topics.get(to) ?? [to]) edges.set(`${one}\n${other}`, [one, other]);
+  }
+  return { nodes: graph.nodes.filter((node) => !inside.has(node.id)), edges: [...edges.values()] };
+}
+
 /** Return the boxes in an order in which each comes before those below it, and the arrows that close a circle. */
 function sorted(graph, down) {
   const order = [], back = new Set(), seen = new Set(), path = new Set();
@@ -86,7 +102,8 @@ function topicText(topic, lagText) {
 
 /** A drawn topology, to be updated each second. */
 export class Drawing {
-  constructor(parent, graph) {
+  constructor(parent, whole) {
+    const graph = folded(whole);
     this.boxes = [];
     this.edges = [];
     const rows = rowsOf(graph, layersOf(graph));
