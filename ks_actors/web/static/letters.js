@@ -88,7 +88,7 @@ function showGroup(item, group, letters, ends, writable, again) {
   say(summary.children[0], `${plain(group.exception)} × ${exact(group.count)}`);
   summary.children[0].title = group.exception ?? "";
   const back = group.redriven === 0 ? "" : `, ${left === 0 ? "all" : exact(group.redriven)} written back`;
-  say(summary.children[1], `${group.source ?? "no single record"}, ${span(group.first_ms, group.last_ms)}${back}: ${group.message ?? ""}`);
+  say(summary.children[1], `${group.source ?? "no single record"}, records of ${span(group.first_ms, group.last_ms)}${back}: ${group.message ?? ""}`);
   button.hidden = !writable || left === 0 || group.source === null;
   if (button.dataset.state !== BUSY) {
     button.disabled = false;
