@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _ANY = "a topic chosen by a function"
 _GENERATED: Final = re.compile(r"K(?:STREAM|TABLE)-([A-Z-]+)-\d{10}")
+_STORE_OF_TABLE: Final = re.compile(r"-STATE-STORE-\d{10}$")
 _OPERATIONS: Final = {
     "FLATMAP": "flat_map",
     "FLATMAPVALUES": "flat_map_values",
@@ -96,7 +97,7 @@ class Layout:
                 nodes.setdefault(f"topic:{topic}", _topic(topic))
                 edges.append((here, f"topic:{topic}"))
             for store in getattr(node, "stores", ()):
-                box = Node(f"store:{store}", "store", store, store, part)
+                box = Node(f"store:{store}", "store", store, _label(store), part)
                 nodes.setdefault(box.id, box)
                 edges.append((here, box.id))
             edges += [(here, f"node:{child}") for child in getattr(node, "children", ())]
@@ -160,6 +161,6 @@ def _label(name: str) -> str:
     """Return the operation of a generated name, as in Python; other names stay as they are."""
     found = _GENERATED.fullmatch(name)
     if found is None:
-        return name
+        return _STORE_OF_TABLE.sub("", name)
     operation = found[1]
     return _OPERATIONS.get(operation, operation.lower().replace("-", " "))

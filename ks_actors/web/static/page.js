@@ -163,7 +163,7 @@ function showTask(row, task, reasons) {
   row.className = task.stuck ? "stuck" : "";
   const [name, state, partitions, lag, now] = row.children;
   say(name, task.query === null ? task.task : `${task.task} ${task.query}`);
-  say(state, task.standby ? `standby, ${task.state}` : task.state);
+  say(state, !task.standby ? task.state : task.state === "RUNNING" ? "standby" : `standby, ${task.state}`);
   say(partitions, task.partitions.map((one) => `${one.partition} @ ${one.position ?? "?"}`).join(", "));
   say(lag, task.standby ? "" : lagText(lagOf(task), reasons));
   keep(now.firstElementChild, task.restores.filter((one) => one.share !== null), (one) => one.changelog, newBar, showBar);
