@@ -194,7 +194,8 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
         # Set when nothing is left to close, some time after `_ended`.
         self._gone = asyncio.Event()
         self._registry = StoreRegistry(behind_caches(self._topology, config))
-        self._telemetry = Telemetry(self._metrics.registry.window, tracing)
+        history, window = self._metrics.history, self._metrics.registry.window
+        self._telemetry = Telemetry(window, tracing, history=history)
         self._local = LocalStores(
             self._topology,
             config,

@@ -20,7 +20,7 @@ from urllib.request import (
 import click
 
 from ks_actors._counted import counted
-from ks_actors.cli._output import show, show_json, tell
+from ks_actors.cli._output import moment, show, show_json, tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,6 +28,19 @@ if TYPE_CHECKING:
 TOKEN: Final = "KS_OPS_TOKEN"  # noqa: S105 - the name of a variable
 WAYS: Final = ("auto", "text", "json", "hex", "base64")
 _TIMEOUT_S: Final = 15.0
+_HISTORIES: Final = {
+    "commits": ("at", "took", "in_phases", "tasks", "processed", "records", "bytes", "error"),
+    "exceptions": (
+        *("at", "count", "kind", "error", "text", "task", "node", "topic", "partition", "offset"),
+        "done",
+    ),
+    "rebalances": (
+        *("at", "causes", "assigned_after_ms", "running_after_ms", "gained", "lost"),
+        *("restored_records", "restored_bytes"),
+    ),
+    "stream-time": ("task", "at", "held_by", "waits"),
+}
+"""The histories of the API, with their columns."""
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -135,15 +148,42 @@ def _reason(error: HTTPError) -> str:
 
 
 @click.command()
+@click.option(
+    "--history",
+    type=click.Choice(sorted(_HISTORIES)),
+    help="Print this history of the instance instead, the newest first.",
+)
 @_url
-def tasks(*, url: str, as_json: bool) -> None:
+def tasks(*, url: str, history: str | None, as_json: bool) -> None:
     """Print the tasks of a running instance, with their progress and waits."""
+    if history is not None:
+        rows = ask(url, f"/api/history/{history}")
+        rows = rows["commits"] if history == "commits" else rows
+        if as_json:
+            show_json(rows)
+        else:
+            show([_told(row) for row in rows], _HISTORIES[history], as_json=False)
+        return
     found = ask(url, "/api/tasks")
     if as_json:
         show_json(found)
     else:
         columns = ("task", "state", "role", "partitions", "lag", "restored", "stuck", "waits")
         show([_task(each) for each in found], columns, as_json=False)
+
+
+def _told(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of a history as a person reads it: its time, and the phases of a commit (ms)."""
+    at = next(
+        (row[name] for name in ("last_ms", "at_ms", "began_ms", "time") if row.get(name)), None
+    )
+    phases = row.get("phases", {})
+    return {
+        **row,
+        "at": None if at is None else moment(at),
+        "took": f"{row.get('took_ms', 0.0):.1f} ms",
+        "in_phases": ", ".join(f"{name} {took:.1f}" for name, took in phases.items()),
+    }
 
 
 def _task(task: Mapping[str, Any]) -> dict[str, Any]:

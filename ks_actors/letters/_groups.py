@@ -16,6 +16,8 @@ class LetterGroup(msgspec.Struct, kw_only=True):
 
     `message` is that of the newest of them. `first_ms` and `last_ms` are the lowest and the highest
     timestamp of the failed records. `redriven` of the `count` letters were written back.
+    `failed_first_ms` and `failed_last_ms` are the times of the first and the last such failure in
+    this process; None if there was none.
     """
 
     topic: str
@@ -26,6 +28,8 @@ class LetterGroup(msgspec.Struct, kw_only=True):
     redriven: int = 0
     first_ms: int = 0
     last_ms: int = 0
+    failed_first_ms: int | None = None
+    failed_last_ms: int | None = None
 
 
 class Survey(msgspec.Struct, frozen=True):

@@ -1,6 +1,7 @@
 """Task execution without actors: sources, operators, sinks and their context."""
 
 from ks_actors.task._app_topics import AppTopics, TopicSizes, is_internal, is_own_internal
+from ks_actors.task._error_handling import note_answer
 from ks_actors.task._frozen import Frozen
 from ks_actors.task._offset_metadata import (
     OWN_NUMBER,
@@ -60,6 +61,7 @@ __all__ = [
     "left_out",
     "make_stores",
     "new_life",
+    "note_answer",
     "passed_over",
     "uncaught",
 ]

@@ -15,6 +15,7 @@ A node without a batch form takes a batch record by record.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ks_actors.lifecycle import as_exception
@@ -22,7 +23,7 @@ from ks_actors.processors.api import WrappedOperator, checked, wrapped_node
 from ks_actors.processors.stateless import Batched
 from ks_actors.system import Later, is_loaded
 from ks_actors.task._join_pairs import find_pair
-from ks_actors.task._node import NodeWork, guarded, one_by_one
+from ks_actors.task._node import NodeWork, entered, entered_batch, guarded, one_by_one
 from ks_actors.task.calls import Emptied, needs_thread
 from ks_actors.topology import ProcessorNode, SinkNode, SourceNode
 
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ks_actors.processors.api import Operator, Process, ProcessBatch, ProcessorWrapper
+    from ks_actors.records import Batch, Headers
     from ks_actors.task._join_pairs import Pair
     from ks_actors.task._node import TaskServices
+    from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task._sink import Sink
     from ks_actors.task._update_cache import UpdateCache
     from ks_actors.task.calls import Holder, InFlight
@@ -53,6 +56,17 @@ class Entrance(NamedTuple):
 
     process: Process
     batch: ProcessBatch | None
+
+
+class _Made(NamedTuple):
+    """The functions of a node; `work` is that of a processor whose errors a handler decides about.
+
+    Without a batch form, a batch is taken record by record.
+    """
+
+    process: Process
+    batch: ProcessBatch | None
+    work: NodeWork | None
 
 
 class Plan(NamedTuple):
@@ -109,7 +123,7 @@ class Compiler:
         self._sink = sink
         self._make_async = make_async
         self._wrapper = wrapper
-        self._made: dict[str, tuple[Process, ProcessBatch]] = {}
+        self._made: dict[str, _Made] = {}
         self._closers: dict[str, Callable[[], None]] = {}
         self._asynchronous: list[InFlight] = []
         self._reach: dict[str, frozenset[str]] = {}
@@ -117,13 +131,15 @@ class Compiler:
 
     def compile(self) -> Plan:
         """Compile the nodes and initialize the processors."""
-        entrances = {}
+        entrances: dict[str, Entrance] = {}
         for name, node in self._nodes.items():
             if isinstance(node, SourceNode):
                 work = self._work(node)
                 entrances[name] = Entrance(
                     work.forward, None if self._exact(name) else work.forward_batch
                 )
+        sampled = partial(_sampled_entrance, current=self._services.current)
+        self._services.taps.enter(entrances, sampled)
         works = [self._works[name] for name in self._nodes if name in self._works]
         for work in works:
             # All processors are created before any `init` is called, because an `init` may forward
@@ -164,7 +180,28 @@ class Compiler:
         # A node leads to more nodes than any node downstream of it.
         return tuple(sorted(found, key=lambda one: -len(one[1])))
 
-    def _make(self, name: str) -> tuple[Process, ProcessBatch]:
+    def _lead(self, parent: str, child: str) -> tuple[Process, ProcessBatch]:
+        """Return the functions that lead from a node to its child: each edge has its own.
+
+        Samples of records exchange the functions behind them. So records cost nothing while there
+        are no samples: the guard of errors is there anyway, and a batch costs one more call.
+        """
+        made = self._make(child)
+        taps, current = self._services.taps, self._services.current
+        if isinstance(self._nodes[child], SinkNode):
+            # The output itself is sampled.
+            return made.process, made.batch or one_by_one(made.process, current)
+        process, exchange = (
+            entered(made.process) if made.work is None else guarded(made.process, made.work)
+        )
+        taps.tap(parent, child, made.process, exchange)
+        if made.batch is None:
+            return process, one_by_one(process, current)
+        batch, exchange_batch = entered_batch(made.batch)
+        taps.tap_batch(parent, child, made.batch, exchange_batch)
+        return process, batch
+
+    def _make(self, name: str) -> _Made:
         made = self._made.get(name)
         if made is None:
             made = self._made[name] = (
@@ -174,13 +211,14 @@ class Compiler:
             )
         return made
 
-    def _make_sink(self, name: str) -> tuple[Process, ProcessBatch]:
+    def _make_sink(self, name: str) -> _Made:
         node = self._nodes[name]
         assert isinstance(node, SinkNode)
-        process, batch = self._sink(node).bind()
-        return process, batch or one_by_one(process, self._services.current)
+        sink = self._sink(node)
+        self._services.taps.write(name, sink.serdes)
+        return _Made(*sink.bind(), None)
 
-    def _make_processor(self, name: str) -> tuple[Process, ProcessBatch]:
+    def _make_processor(self, name: str) -> _Made:
         node = self._nodes[name]
         assert isinstance(node, ProcessorNode)
         work = self._work(node)
@@ -189,13 +227,12 @@ class Compiler:
             asynchronous = self._make_async(operator, work)
             self._asynchronous.append(asynchronous)
             self._closers[name] = asynchronous.close
-            return asynchronous.process, one_by_one(asynchronous.process, self._services.current)
+            return _Made(asynchronous.process, None, None)
         bound = operator.bind(work)
         self._closers[name] = bound.close
-        process = guarded(bound.process, work)
-        if bound.batch is None or not self._disjoint(node.children) or self._feeds_back(node):
-            return process, one_by_one(process, self._services.current)
-        return process, bound.batch
+        if not self._disjoint(node.children) or self._feeds_back(node):
+            return _Made(bound.process, None, work)
+        return _Made(bound.process, bound.batch, work)
 
     def _operator(self, node: ProcessorNode, work: NodeWork) -> Operator:
         """Return a node's operator, in the app's wrapper if it has one."""
@@ -211,7 +248,7 @@ class Compiler:
         stores = node.stores if isinstance(node, ProcessorNode) else ()
         work = self._works[node.name] = NodeWork(self._services, node.name, stores)
         # Compile from the sinks up: a node's functions call the functions of its children.
-        made = {child: self._make(child) for child in node.children}
+        made = {child: self._lead(node.name, child) for child in node.children}
         work.lead_to(
             {child: process for child, (process, _) in made.items()},
             {child: batch for child, (_, batch) in made.items()},
@@ -289,6 +326,25 @@ class Compiler:
                 *(self._reached(child) for child in children)
             )
         return found
+
+
+def _sampled_entrance(
+    offer: Callable[[str, Any, Any, int], None], entrance: Entrance, current: RecordContextHolder
+) -> Entrance:
+    """Return an entrance that offers its records, with their topic, before it takes them."""
+
+    def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        if (place := current.metadata()) is not None:
+            offer(place.topic, key, value, timestamp)
+        entrance.process(key, value, timestamp, headers)
+
+    def batch(records: Batch) -> None:
+        if len(records) and (place := current.metadata()) is not None:
+            offer(place.topic, records.keys[-1], records.values[-1], records.timestamps[-1])
+        assert entrance.batch is not None
+        entrance.batch(records)
+
+    return Entrance(process, None if entrance.batch is None else batch)
 
 
 def _changed_stores(node: ProcessorNode) -> tuple[str, ...]:

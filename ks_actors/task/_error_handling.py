@@ -14,19 +14,22 @@ from ks_actors._errors import (
     StreamsError,
 )
 from ks_actors.config import ErrorContext, FailedRecord, HandlerResponse, Response, log_and_fail
+from ks_actors.history import Done
 from ks_actors.lifecycle import as_exception, passes
 from ks_actors.records import partition
 from ks_actors.task._output_buffer import UNKNOWN_PARTITION, OutputBuffer
 from ks_actors.tracing import UNTRACED
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Callable
 
     from ks_actors.config import DeadLetter, StreamsConfig
+    from ks_actors.history import ExceptionHistory
+    from ks_actors.processors.api import RecordMetadata
     from ks_actors.records import Headers, TaskId
     from ks_actors.task._app_topics import TopicSizes
     from ks_actors.task._record_context import RecordContextHolder
+    from ks_actors.task._task_parts import Telemetry
     from ks_actors.task.origins import RawRecord
     from ks_actors.tracing import TaskTracing
 
@@ -48,7 +51,7 @@ class ExceptionHandlers:
         task_id: TaskId,
         config: StreamsConfig,
         sizes: TopicSizes,
-        answers: Counter[tuple[str, str]],
+        telemetry: Telemetry,
         current: RecordContextHolder,
         output: OutputBuffer,
         dropped: Callable[[int], None],
@@ -58,7 +61,8 @@ class ExceptionHandlers:
         self.dropped: Callable[[int], None] = dropped
         self._config = config
         self._sizes = sizes
-        self._answers = answers
+        self._answers = telemetry.answers
+        self._history = telemetry.history.exceptions
         self.leaves_out: bool = config.processing_exception_handler is not log_and_fail
         self._letters: str | None = config.errors_dead_letter_queue_topic_name
         self._current = current
@@ -180,15 +184,18 @@ class ExceptionHandlers:
                 raise error
             if not isinstance(error, asyncio.CancelledError):
                 # As in Kafka Streams, handlers decide about exceptions of class Exception only.
+                self._note(kind, context, error, Response(HandlerResponse.FAIL))
                 raise failure from error
             error = as_exception(error)
         try:
             response = Response.of(handler(context, record, error))
         except Exception as raised:
+            self._note(kind, context, error, Response(HandlerResponse.FAIL))
             raise type(failure)(
                 f"the exception handler itself raised {_text_of(raised)}, about: {failure}"
             ) from raised
         self._answers[kind, response.result.value] += 1
+        self._note(kind, context, error, response)
         # The ordinary output of a failed task is dropped, so keep the letter apart from it.
         output = self.parting if response.result is HandlerResponse.FAIL else self._output
         for letter in response.dead_letter_queue_records:
@@ -196,6 +203,26 @@ class ExceptionHandlers:
         if response.result is HandlerResponse.FAIL:
             raise failure from error
         self.dropped(1)
+
+    def retried(self, node: str, error: BaseException, origin: RecordMetadata | None) -> None:
+        """Note a failed call for a record, if known, that is made again."""
+        topic, number, offset = (None, None, None) if origin is None else origin[:3]
+        where: dict[str, Any] = {"topic": topic, "partition": number, "offset": offset}
+        self._history.note_at(
+            error,
+            kind="processing",
+            done=Done.RETRIED,
+            task=self.task_id,
+            node=node,
+            shown=False,
+            **where,
+        )
+
+    def _note(
+        self, kind: str, context: ErrorContext, error: BaseException, response: Response
+    ) -> None:
+        where = _where(self.task_id, context)
+        note_answer(self._history, error, kind, response, letters=self._letters, **where)
 
     def _write(self, letter: DeadLetter, output: OutputBuffer, origin: Headers) -> None:
         # The letter topic may not have been known at the start; the collector looks up its size.
@@ -268,6 +295,32 @@ class ExceptionHandlers:
             source_raw_value=None,
             dead_letter_queue_topic=self._letters,
         )
+
+
+def note_answer(
+    history: ExceptionHistory,
+    error: BaseException,
+    kind: str,
+    response: Response,
+    *,
+    letters: str | None,
+    **where: Any,
+) -> None:
+    """Note a failed record with the answer of its handler.
+
+    The text of the error may have values of the record. It is shown only where the record is a dead
+    letter of the topic `letters`, which everybody who reads the history may read.
+    """
+    written = response.dead_letter_queue_records
+    done = (
+        Done.FAILED
+        if response.result is HandlerResponse.FAIL
+        else Done.DEAD_LETTERED
+        if written
+        else Done.SKIPPED
+    )
+    shown = done is Done.DEAD_LETTERED and any(letter.topic == letters for letter in written)
+    history.note_at(error, kind=kind, done=done, shown=shown, **where)
 
 
 def _where(task: TaskId, context: ErrorContext) -> dict[str, Any]:

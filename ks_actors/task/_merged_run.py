@@ -9,6 +9,7 @@ from ks_actors.processors.joins import RankedBatch
 from ks_actors.task.origins import OriginLeaf
 
 if TYPE_CHECKING:
+    from ks_actors.history import EdgeTaps
     from ks_actors.processors.api import RecordMetadata
     from ks_actors.records import Batch
     from ks_actors.task._compiler import Plan
@@ -148,11 +149,16 @@ class MergedTurns:
         self._pair = pair
         self._entrances = plan.entrances
         self._current = current
+        self._sampled: bool = False
         queues = tuple(group.queues.values())
         self._queues: tuple[RecordQueue, RecordQueue] | None = (
             (queues[0], queues[1]) if len(queues) == 2 else None  # noqa: PLR2004 - one of each
         )
         self._left: int = 0 if queues[0].source.name == pair.left else 1
+
+    def sample(self, taps: EdgeTaps | None) -> None:
+        """Take no records while there are samples: a merged run passes no edges."""
+        self._sampled = taps is not None
 
     def take(self, limit: int) -> int:
         """Process about `limit` records; return how many.
@@ -160,7 +166,7 @@ class MergedTurns:
         Returns 0 unless both queues have decoded records that are ready.
         """
         queues = self._queues
-        if queues is None or queues[0].plain is None or queues[1].plain is None:
+        if self._sampled or queues is None or queues[0].plain is None or queues[1].plain is None:
             return 0
         run = MergedRun(queues, limit, self._pair.join.run_ms)
         current = self._current

@@ -15,6 +15,7 @@ from ks_actors.task.origins import RecordOrigins
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from ks_actors.history import EdgeTaps
     from ks_actors.processors.api import IdleNode, Operator, Process, ProcessBatch, RecordMetadata
     from ks_actors.records import Batch, Headers, TaskId
     from ks_actors.serdes import Serde
@@ -50,6 +51,7 @@ class TaskServices:
         emissions: dict[str, Emitted],
         key_serde: Callable[..., Serde[Any]],
         value_serde: Callable[..., Serde[Any]],
+        taps: EdgeTaps,
         caches: Caches | None = None,
         kafka_streams_faults: bool = False,
     ) -> None:
@@ -71,6 +73,7 @@ class TaskServices:
         self.emissions: dict[str, Emitted] = emissions
         self.key_serde: Callable[..., Serde[Any]] = key_serde
         self.value_serde: Callable[..., Serde[Any]] = value_serde
+        self.taps: EdgeTaps = taps
         self.caches: Caches | None = caches
         self.kafka_streams_faults: bool = kafka_streams_faults
 
@@ -236,6 +239,10 @@ class NodeWork:
             raise error
         self._services.handlers.processing(self.node, error, key, value, timestamp, headers, offset)
 
+    def retried(self, error: BaseException, origin: RecordMetadata | None) -> None:
+        """Note a failed call that is made again, in the history of exceptions."""
+        self._services.handlers.retried(self.node, error, origin)
+
     def _tell_of_drop(self) -> None:
         """Log the first dropped record, then one record a minute: more lines could fill the log."""
         now = self.wall_time()
@@ -263,10 +270,11 @@ class NodeWork:
         return self._services.current.metadata()
 
 
-def guarded(process: Process, work: NodeWork) -> Process:
+def guarded(process: Process, work: NodeWork) -> tuple[Process, Callable[[Process], None]]:
     """Wrap `process` so that the handler decides about its errors.
 
-    The framework's own errors pass through.
+    The framework's own errors pass through. Returns the wrapper, and the function that exchanges
+    the process in it.
     """
 
     def guard(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -275,7 +283,37 @@ def guarded(process: Process, work: NodeWork) -> Process:
         except BaseException as error:  # noqa: BLE001 - whatever a user's code raises
             work.failed(error, key, value, timestamp, headers)
 
-    return guard
+    def exchange(other: Process) -> None:
+        nonlocal process
+        process = other
+
+    return guard, exchange
+
+
+def entered(process: Process) -> tuple[Process, Callable[[Process], None]]:
+    """Return a function that calls `process`, and the function that exchanges the process in it."""
+
+    def enter(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        process(key, value, timestamp, headers)
+
+    def exchange(other: Process) -> None:
+        nonlocal process
+        process = other
+
+    return enter, exchange
+
+
+def entered_batch(batch: ProcessBatch) -> tuple[ProcessBatch, Callable[[ProcessBatch], None]]:
+    """Return a function that calls `batch`, and the function that exchanges the batch in it."""
+
+    def enter(records: Batch) -> None:
+        batch(records)
+
+    def exchange(other: ProcessBatch) -> None:
+        nonlocal batch
+        batch = other
+
+    return enter, exchange
 
 
 def one_by_one(process: Process, current: RecordContextHolder) -> ProcessBatch:

@@ -67,6 +67,11 @@ class Sink:
         self._tracing = tracing
         self._writers: dict[str, _TopicWriter] = {}
 
+    @property
+    def serdes(self) -> tuple[Serde[Any], Serde[Any]]:
+        """The serdes of keys and values."""
+        return self._key_serde, self._value_serde
+
     def bind(self) -> tuple[Process, ProcessBatch | None]:
         """Return the functions that write records.
 

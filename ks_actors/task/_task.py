@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import StreamsError
+from ks_actors.history import EdgeTaps
 from ks_actors.metrics import Timing
 from ks_actors.processors.api import PunctuationType
 from ks_actors.system import Later
@@ -98,7 +99,7 @@ class Task:
             task_id,
             parts.config,
             parts.topics.partitions,
-            telemetry.answers,
+            telemetry,
             self._current,
             self._output,
             self._count_dropped,
@@ -489,7 +490,7 @@ class Task:
 
     def _compile(self) -> Plan:
         parts, config, topics = self._parts, self._parts.config, self._parts.topics
-        cached = parts.stores.cached
+        cached, taps = parts.stores.cached, EdgeTaps(parts.telemetry.history.samples)
         services = TaskServices(
             application_id=config.application_id,
             task_id=self.id,
@@ -508,6 +509,7 @@ class Task:
             emissions=self.sinks.emissions,
             key_serde=parts.serdes.key,
             value_serde=parts.serdes.value,
+            taps=taps,
             caches=Caches(parts.cache, cached, topics.changelog, self._current) if cached else None,
             kafka_streams_faults=config.kafka_streams_faults,
         )
@@ -549,6 +551,7 @@ class Task:
             if plan.pair is None
             else _merged_run.MergedTurns(plan.pair, plan, self.group, self._current)
         )
+        taps.complete(self._merged_turns, self.sinks)
         held = plan.asynchronous, plan.caches
         self.draining = Draining(
             *held, replayable=parts.replayable, apart=parts.transactional, blocking=plan.blocking

@@ -12,6 +12,7 @@ import msgspec
 from ks_actors._errors import ConfigError
 from ks_actors.assignment import Grouping
 from ks_actors.config import ProcessingGuarantee
+from ks_actors.history import History
 from ks_actors.metrics import STILL
 from ks_actors.task._app_topics import AppTopics, nodes_of
 from ks_actors.task._store_specs import DefaultSerdes, StoreSpecs
@@ -65,13 +66,15 @@ class Telemetry(msgspec.Struct, frozen=True):
     """The figures that the tasks of an instance share, and the tracing of records.
 
     `window` is the time window of the metrics. `ages` are the ages of output records, by topic.
-    `answers` counts the answers of exception handlers, by kind and response.
+    `answers` counts the answers of exception handlers, by kind and response. `history` has the last
+    exceptions, and samples of records.
     """
 
     window: Window = STILL
     tracing: Tracing | None = None
     ages: dict[str, Histogram] = {}
     answers: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
+    history: History = msgspec.field(default_factory=History)
 
 
 class TaskParts(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from ks_actors.runtime import HealthBounds
+from ks_actors.web import _history_routes as history
 from ks_actors.web import _letter_routes as letters
 from ks_actors.web import _order_routes as orders
 from ks_actors.web import _status_routes as status
@@ -117,6 +118,11 @@ def _reads(
         "/api/stores": status.stores(app),
         "/api/stores/{name:path}": status.rows(app, token),
         "/api/dead-letters": letters.list_letters(app, topics),
+        "/api/history/exceptions": history.exceptions(app),
+        "/api/history/commits": history.commits(app),
+        "/api/history/rebalances": history.rebalances(app),
+        "/api/history/stream-time": history.stream_time(app),
+        "/api/history/samples": history.samples(app, token),
         "/api/snapshots": orders.list_snapshots(app),
         "/api/events": events.handler(),
     }
@@ -140,6 +146,7 @@ def _writes(app: App, token: str, topics: Collection[str]) -> Iterator[BaseRoute
     handlers: dict[str, Handler] = {
         "/api/dead-letters/redrive": letters.redrive_letter(app, topics),
         "/api/dead-letters/redrive-group": letters.redrive_group(app, topics),
+        "/api/history/samples": history.take_samples(app),
         "/api/pause": orders.pause(app),
         "/api/resume": orders.resume(app),
         "/api/snapshots": orders.take_snapshot(app),

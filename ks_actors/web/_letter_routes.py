@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from starlette.requests import ClientDisconnect
 
+from ks_actors.history import Done
 from ks_actors.letters import (
     ChosenGroup,
     letters_of_group,
@@ -109,6 +110,7 @@ def list_letters(app: App, topics: Collection[str]) -> Callable[[Request], Await
             )
             found += survey.letters
             groups += survey.groups
+            _add_times(survey.groups, app)
             ends[topic] = survey.ends
             whole = whole and survey.whole
         return answer(
@@ -123,6 +125,23 @@ def list_letters(app: App, topics: Collection[str]) -> Callable[[Request], Await
         )
 
     return handle
+
+
+def _add_times(groups: list[LetterGroup], app: App) -> None:
+    """Add the times of the failures in this process; a letter has only that of its record."""
+    runs = app._metrics.history.exceptions.latest()
+    for group in groups:
+        name = (group.exception or "").rpartition(".")[2]
+        found = [
+            run
+            for run in runs
+            if run.done is Done.DEAD_LETTERED
+            and run.topic == group.source
+            and run.error.partition(" ")[0] == name
+        ]
+        if found:
+            group.failed_first_ms = min(run.first_ms for run in found)
+            group.failed_last_ms = max(run.last_ms for run in found)
 
 
 def redrive_letter(app: App, topics: Collection[str]) -> Callable[[Request], Awaitable[Response]]:

@@ -101,6 +101,7 @@ FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
         "tracing",
     ),
     (
+        "history",
         "log/kafka/client",
         "metrics",
         "processors/api",

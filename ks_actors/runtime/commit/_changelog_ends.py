@@ -44,7 +44,7 @@ class ChangelogEnds:
                 lost.append(changelog)
         if lost:
             changelog = lost[0]
-            at, (end, records) = known[changelog], written[changelog]
+            at, (end, records, _) = known[changelog], written[changelog]
             raise ProductionFailed(
                 f"the end of the changelog {changelog} was {at}, and is {end} after {records} "
                 "further records: it was deleted and created again, or truncated, or the brokers "

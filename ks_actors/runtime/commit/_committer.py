@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import inf
-from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from actors import Actor, ActorStopped, AskTimeout, Mailbox, NoReply, Started
@@ -19,6 +18,7 @@ from ks_actors._errors import (
     TransactionAborted,
     UnknownTopicOrPartition,
 )
+from ks_actors.history import CommitClock, Done
 from ks_actors.lifecycle import Outage, RetryBackoff, TaskBackoff, component_log, warn_if_slow
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit._awaited_commits import AwaitedCommits, answer
@@ -193,7 +193,7 @@ class Committer(Actor[CommitterMessage]):
         return self._timing.next(self.ctx.time())
 
     async def _commit(self, request: m.Commit) -> None:
-        began, asked = perf_counter(), self.ctx.time()
+        clock, asked = CommitClock(request.reason), self.ctx.time()
         # The epoch that this commit ends. `_freeze` raises `self._epoch` for output that comes
         # after it.
         epoch = self._epoch
@@ -201,37 +201,38 @@ class Committer(Actor[CommitterMessage]):
         self._phase.to(Phase.PAUSING)
         self._metrics.committing = True
         try:
-            frozen = await self._freeze(request, began)
+            frozen = await self._freeze(request, clock)
             # No task was at rest or had anything to commit, so do not open an empty transaction.
             if frozen.tasks:
                 self._phase.to(Phase.ENDING)
-                await self._end(epoch, frozen)
+                await self._end(epoch, frozen, clock)
             if self._whole and self._permission.void is None:
                 self._resume()
         except Exception as error:  # noqa: BLE001 - any error: uncommitted work must not be kept
+            self._metrics.commit_failed(clock, error)
             answer(request, await self._recover(error, asked))
             return
         finally:
             self._metrics.committing = False
         self._phase.to(Phase.IDLE)
         if frozen.tasks:
-            self._note_success(frozen, perf_counter() - began)
+            self._note_success(frozen, clock)
         self._awaited.serve(request, frozen.left_out, self._metrics.tasks)
 
-    def _note_success(self, frozen: Frozen, took: float) -> None:
+    def _note_success(self, frozen: Frozen, clock: CommitClock) -> None:
         if self._permission.void is None:
             self._made_progress = True
             self._backoff.succeeded()
             self._outage.over()
-        self._metrics.committed(took)
+        self._metrics.committed(clock, len(frozen.tasks), len(frozen.left_out))
         _log.debug(
             "committed %s in %.1f ms; %d are not at rest and were left out",
             counted(len(frozen.tasks), "task"),
-            took * 1000,
+            clock.took_ms,
             len(frozen.left_out),
         )
 
-    async def _freeze(self, request: m.Commit, began: float) -> Frozen:
+    async def _freeze(self, request: m.Commit, clock: CommitClock) -> Frozen:
         """Pause the workers, freeze their state, and resume them in the next epoch."""
         if self._transactional:
             # Output of tasks that were given up or restarted must not get into this transaction. A
@@ -242,10 +243,11 @@ class Committer(Actor[CommitterMessage]):
         await self._manager.ask(
             m.Drain, request.due_only or request.rebalancing or request.hold, request.calm
         ).within(inf)
+        clock.end("drain")
         self._metrics.pausing = True
         try:
             await self._pause(self._metrics.in_threads())
-            paused = perf_counter()
+            clock.end("pause")
             self._phase.to(Phase.FREEZING)
             frozen = await self._wait(
                 "the tasks to be frozen", self._manager.ask(m.Freeze, self._transactional)
@@ -257,21 +259,25 @@ class Committer(Actor[CommitterMessage]):
                 self._epoch += 1
             if not self._whole:
                 self._resume()
-            self._metrics.paused(perf_counter() - paused, paused - began)
+            clock.end("freeze")
+            self._metrics.paused(clock)
         finally:
             self._metrics.pausing = False
         return frozen
 
-    async def _end(self, epoch: int, frozen: Frozen) -> None:
+    async def _end(self, epoch: int, frozen: Frozen, clock: CommitClock) -> None:
         """Make the frozen state final: changelogs and output first, then offsets, then stores."""
         known = await self._wait(
             "the stores' changes", self._state.ask(m.EncodeChangelog, frozen, epoch)
         )
+        clock.end("changelogs")
         # The flush comes first: offsets may be committed only after the output that they stand for.
         written = await self._wait(
             "all output to be written",
             self._collector.ask(m.Flush, epoch, output_ids(frozen.tasks.values())),
         )
+        clock.end("flush")
+        clock.wrote(written.values())
         self._changelog_ends.check(known, written)
         if self._transactional:
             group = await self._wait("the group's generation", self._member().ask(m.AskGroup))
@@ -297,6 +303,7 @@ class Committer(Actor[CommitterMessage]):
                 )
             except UnknownTopicOrPartition as error:
                 raise missing_sources(error, self._matched(frozen.positions)) from error
+        clock.end("transaction" if self._transactional else "offsets")
         # From here on the commit is final.
         self._twins.committed()
         # Output of the next epoch was held back until now: in this transaction it would count twice
@@ -310,6 +317,7 @@ class Committer(Actor[CommitterMessage]):
                 await self._state.ask(m.PersistUnlogged, frozen).within(self._timeout)
             ends = {partition: one.end for partition, one in written.items()}
             await self._state.ask(m.CommitSucceeded, frozen, ends).within(self._timeout)
+            clock.end("stores")
         except Exception as error:  # noqa: BLE001 - only the log has it: stores reopen from it
             self._permission.withdraw(error)
             self._member().tell(m.Rejoin(error))
@@ -386,6 +394,7 @@ class Committer(Actor[CommitterMessage]):
             self._instance.tell(m.Fatal(worse, rolled_back=False))
             return worse
         self._metrics.rolled_back += 1
+        self._metrics.history.exceptions.note(error, kind="commit", done=Done.RETRIED)
         if isinstance(error, IllegalGeneration) and self._permission.void is None:
             self._permission.lose_generation()
         if isinstance(error, TaskMigrated):

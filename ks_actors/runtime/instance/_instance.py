@@ -19,6 +19,7 @@ from ks_actors._errors import (
     TaskCorrupted,
     TopologyError,
 )
+from ks_actors.history import Done
 from ks_actors.lifecycle import as_exception, component_log, enter_user_code, shielded
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import TasksBroken
@@ -322,6 +323,7 @@ class Instance(Actor[InstanceMessage]):
         if not self._running():
             return
         self.error = error
+        self._note(error, Done.ENDED)
         _log.error("%s ends: %s", self._config.client_id, error)
         self._workers.shut_down()
         # Set the state first, so that failures during the close do not lead to this method again.
@@ -458,7 +460,12 @@ class Instance(Actor[InstanceMessage]):
         if self._restored_at != self._metrics.commits:
             self._restored_at, self._restores_left = self._metrics.commits, _RESTORES
         self._restores_left -= 1
+        if self._restores_left >= 0:
+            self._note(error, Done.RETRIED)
         return self._restores_left >= 0
+
+    def _note(self, error: Exception, done: Done) -> None:
+        self._metrics.history.exceptions.note(error, kind="app", done=done)
 
     # --- uncaught errors --------------------------------------------------------------------------
 
@@ -517,11 +524,15 @@ class Instance(Actor[InstanceMessage]):
                 clean=isinstance(decided.error, TopologyError) and not decided.rolled_back,
             )
         elif not decided.rolled_back:
+            self._note(decided.error, Done.RETRIED)
             self._wiring.rejoin(decided.error)
         elif decided.worker is not None and response is UncaughtResponse.REPLACE_WORKER:
+            self._note(decided.error, Done.RETRIED)
             await self._start_worker()
         elif decided.worker is not None and len(self._workers) == 0:
             await self._end_in_error(decided.error)
+        elif decided.worker is not None:
+            self._note(decided.error, Done.RETRIED)
         if decided.worker is not None:
             self._workers.forget(decided.worker)
 

@@ -107,6 +107,7 @@ class Wiring:
         self._topics = topics = parts.topics
         self.registry: StoreRegistry = registry
         self.wall_time: Callable[[], int] = parts.clocks.wall_time
+        metrics.history.wall_time = self.wall_time
         self.closing: Closing = Closing() if closing is None else closing
         self.partition_states: PartitionStates | None = None
         self._config = config = parts.config
@@ -301,6 +302,7 @@ class Wiring:
             poll_ms=self._poll_ms,
             exact=self._transactional,
         )
+        self._metrics.history.rebalances.restored = restorer.totals
         self._restorer = await self._spawn(
             context, Spec(lambda: restorer, mailbox=RESTORER_MAILBOX), "restorer"
         )
@@ -434,6 +436,7 @@ class Wiring:
                 lease=self.member_lease,
             ),
         )
+        history = self._metrics.history.rebalances
         member = Member(
             log,
             membership,
@@ -447,7 +450,7 @@ class Wiring:
             manager=self.manager,
             state=self._state,
             committer=self.committer,
-            figures=RebalanceFigures(self._metrics.registry.window, context.time()),
+            figures=RebalanceFigures(self._metrics.registry.window, context.time(), history),
         )
         assert self._state_manager is not None
         # Before the member is spawned: it may begin tasks before the spawning code resumes.

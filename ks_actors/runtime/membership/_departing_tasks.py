@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _SHARE: Final = 0.25
 _AGAIN_S: Final = 0.1
+HANDED_OVER: Final = "tasks that this instance gave up"
 
 
 @final
@@ -49,6 +50,8 @@ class DepartingTasks:
         self._group = group
         self._here = here
         self._since: float = 0.0
+        # The reasons of the requests since the last assignment, once each.
+        self._reasons: dict[str, None] = {}
 
     @property
     def may_go(self) -> bool:
@@ -75,10 +78,17 @@ class DepartingTasks:
         """Give up the tasks that are at rest by now."""
         self._due = False
         if await self.give_up(self.tasks, standbys, self._handover.assignments - 1):
-            self.ask()
+            self.ask(HANDED_OVER)
 
-    def ask(self) -> None:
-        """Ask the group for an assignment that gives the departed tasks to other members."""
+    def take_reasons(self) -> tuple[str, ...]:
+        """Return the reasons why this member has asked for an assignment, and forget them."""
+        reasons, self._reasons = self._reasons, {}
+        return tuple(reasons)
+
+    def ask(self, reason: str) -> None:
+        """Ask the group for an assignment, for a reason: say, departed tasks for other members."""
+        if reason:
+            self._reasons[reason] = None
         self._membership.rejoin(self.user_data(), self._group.topics)
 
     def user_data(self) -> bytes:

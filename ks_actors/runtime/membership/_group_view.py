@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import chain
 from typing import TYPE_CHECKING
 
+from ks_actors._counted import counted
 from ks_actors._errors import FencedInstanceId, IllegalGeneration, TopologyError
 from ks_actors.assignment import (
     HostedTasks,
@@ -105,6 +107,23 @@ class GroupView:
     def standbys(self) -> frozenset[TaskId]:
         """The tasks of the last assignment that this instance keeps as standbys."""
         return self._standing
+
+    def changes(
+        self, assignment: MemberAssignment, new: Mapping[TaskId, tuple[TopicPartition, ...]]
+    ) -> tuple[str, ...]:
+        """Return the changes since the last assignment, in words, for the history.
+
+        `new` are the tasks that begin here.
+        """
+        now, before = decode_processes(assignment), self._processes
+        joined, left = len(now - before) if before else 0, len(before - now) if now else 0
+        found = {
+            f"join: {counted(joined, 'member')} joined": joined,
+            f"leave: {counted(left, 'member')} left": left,
+            "metadata: partitions were added": any(map(self.was_added, chain(*new.values()))),
+            "new topology: the group's leader runs another version": self.asks_again,
+        }
+        return tuple(text for text, is_so in found.items() if is_so)
 
     def take_departed(self, assignment: MemberAssignment) -> frozenset[str]:
         """Return the ids of processes that have left the group since the last assignment.

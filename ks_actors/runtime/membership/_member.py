@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, assert_never, final
 
 from actors import Actor, Mailbox, Signal, Started, Stopping
 from ks_actors._errors import FencedInstanceId, KsActorsError, LogClosed, StreamsError
+from ks_actors.history import History
 from ks_actors.lifecycle import RetryBackoff, component_log, warn_if_slow
 from ks_actors.log import Assigned, Lost, Revoked
 from ks_actors.metrics import STILL, Timing
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.membership._assignment_check import moved, named
-from ks_actors.runtime.membership._departing_tasks import DepartingTasks
+from ks_actors.runtime.membership._departing_tasks import HANDED_OVER, DepartingTasks
 from ks_actors.runtime.membership._group_view import OffsetCommits, answered, fenced_member
 from ks_actors.runtime.membership._handover import Handover
 from ks_actors.runtime.membership._start_positions import begin_positions
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from actors import Ref, Reply
     from ks_actors.assignment import HostedTasks
+    from ks_actors.history import RebalanceHistory
     from ks_actors.log import BaseMembership, Log, MembershipEvent
     from ks_actors.metrics import Window
     from ks_actors.records import TaskId, TopicPartition
@@ -37,6 +39,7 @@ _PATIENCE = 1.0
 # Seconds in which new tasks are gathered, and until the group is asked again for missing topics.
 _TOGETHER_S = 0.01
 _AGAIN_S = 1.0
+_LACKING = "metadata: topics or partitions were missing"
 _log = component_log(__name__)
 
 
@@ -58,7 +61,10 @@ class MemberStatus(NamedTuple):
 class RebalanceFigures:
     """The rebalances of one instance; times in ms."""
 
-    def __init__(self, window: Window = STILL, began: float = 0.0) -> None:
+    def __init__(
+        self, window: Window = STILL, began: float = 0.0, history: RebalanceHistory | None = None
+    ) -> None:
+        self.history: RebalanceHistory = History().rebalances if history is None else history
         self.rebalances: Timing = Timing(window)
         self.lost: int = 0
         self.assigned_at: float | None = None
@@ -67,12 +73,14 @@ class RebalanceFigures:
         self.assignor_failure: str = ""
         """Why the group keeps its last assignment; empty if the last one was made."""
         self._rebalancing_since: float | None = began
+        self.history.begin()
 
     def event(self, event: MembershipEvent, now: float) -> None:
         """Note an event of the group."""
         match event:
             case Revoked():
                 self._rebalancing_since = now
+                self.history.begin()
             case Lost():
                 self._rebalancing_since = now
                 self.lost += 1
@@ -178,9 +186,9 @@ class Member(Actor[m.MemberMessage]):
                 self._poller.tell(message)
             case m.PartitionsGone():
                 self._partial |= message.tasks
-                self._departing.ask()
+                self._departing.ask("metadata: partitions are gone")
             case m.ReenterGroup():
-                self._departing.ask()
+                self._departing.ask(message.reason)
             case m.Rejoin():
                 self._rejoin = message.cause
                 self._go_on()
@@ -364,6 +372,8 @@ class Member(Actor[m.MemberMessage]):
         self._tasks = self._tasks_without(gone) | new
         self._pending = (self._pending - gone) | set(new)
         self._tell_stage(WorkerState.PARTITIONS_ASSIGNED)
+        causes = self._departing.take_reasons() + self._group.changes(event.assignment, new)
+        self.figures.history.assign(event.group.generation, new, gone, len(standbys), causes)
         self._look_at_pending()
         _log.info(
             "assigned in generation %d: new tasks %s; standbys %s; revoked: %s",
@@ -386,7 +396,7 @@ class Member(Actor[m.MemberMessage]):
         _log.error("the group keeps its last assignment: %s", failure)
         if asks:
             rest = max(_AGAIN_S, self._assignor_backoff.next(self.ctx.time()))
-            self.ctx.timers.once("assign", rest, m.ReenterGroup())
+            self.ctx.timers.once("assign", rest, m.ReenterGroup("the assignor failed"))
 
     async def _change(
         self,
@@ -410,7 +420,7 @@ class Member(Actor[m.MemberMessage]):
         if migrated:
             await self._handover.close(migrated)
         if self._ask_again:
-            self._departing.ask()
+            self._departing.ask(HANDED_OVER)
         if not self._leaving:
             await self._begin(new, number)
 
@@ -426,7 +436,7 @@ class Member(Actor[m.MemberMessage]):
         if lacking := {task for task, of in new.items() if not positions.keys() >= {*of}}:
             # Ask the group again soon: its leader may not know yet.
             self._partial |= lacking
-            self.ctx.timers.once("lacking", _AGAIN_S, m.ReenterGroup())
+            self.ctx.timers.once("lacking", _AGAIN_S, m.ReenterGroup(_LACKING))
         for task, partitions in new.items():
             if task in self._tasks:
                 self._state.tell(
@@ -446,6 +456,7 @@ class Member(Actor[m.MemberMessage]):
         # commit.
         self._commits.give_up()
         self._group.forget()
+        self.figures.history.lose(self._tasks, cause)
         self._tasks, self._pending = {}, set()
         self._fetch_new()
         self._departing.forget()
@@ -466,6 +477,7 @@ class Member(Actor[m.MemberMessage]):
         """
         if self._stage is WorkerState.PARTITIONS_ASSIGNED and not self._pending:
             self._tell_stage(WorkerState.RUNNING)
+            self.figures.history.run()
 
     def _stop_following(self, reply: Reply[None]) -> None:
         self._closing = True

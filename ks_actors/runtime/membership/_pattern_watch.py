@@ -97,7 +97,7 @@ class PatternWatch(Actor[PatternWatchMessage]):
             case TopicsPrepared():
                 self._asking = False
                 self._topics.know_topics(message.counts)
-                self._member.tell(m.ReenterGroup())
+                self._member.tell(m.ReenterGroup("metadata: topics that match a pattern"))
             case TopicsNotPrepared():
                 self._asking = False
                 if isinstance(message.error, TopologyError):

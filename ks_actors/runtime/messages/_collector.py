@@ -50,10 +50,14 @@ class PartitionsKnown(Message, frozen=True):
 
 
 class Written(NamedTuple):
-    """The end offset of a partition after a write, and the number of records since a commit."""
+    """The end offset of a partition after a write, and the records since a commit.
+
+    `bytes` are the approximate bytes of their keys and values.
+    """
 
     end: int
     records: int
+    bytes: int = 0
 
 
 class Flush(Message, frozen=True):

@@ -34,7 +34,12 @@ class PartitionsGone(Message, frozen=True):
 
 
 class ReenterGroup(Message, frozen=True):
-    """Ask the group for an assignment: topics have changed, or the pause after a loss is over."""
+    """Ask the group for an assignment: topics have changed, or the pause after a loss is over.
+
+    `reason` is for the history of rebalances.
+    """
+
+    reason: str = ""
 
 
 class Rejoin(Message, frozen=True):

@@ -50,6 +50,7 @@ _MOST = 8 << 20
 _SHARE = 0.95
 # Errors of a partition after which all work since the last commit is simply done again.
 _REPEATED = (LogTimeout, TransactionAborted)
+_NOTHING_WRITTEN = m.Written(0, 0)
 _log = component_log(__name__)
 
 
@@ -311,10 +312,9 @@ class Collector(Actor[CollectorMessage]):
         records = 0
         for outgoing, end in zip(sent.batches, sent.ends, strict=True):
             count = len(outgoing.batch)
-            before = self._written.get(outgoing.partition)
-            self._written[outgoing.partition] = m.Written(
-                end, count if before is None else before.records + count
-            )
+            _, before, size = self._written.get(outgoing.partition, _NOTHING_WRITTEN)
+            size += self._pending.written_bytes(outgoing.batch)
+            self._written[outgoing.partition] = m.Written(end, before + count, size)
             records += count
         self._pending.gone(sent.batches)
         self._metrics.produced += records

@@ -38,6 +38,14 @@ class PendingBytes:
         """Return the approximate number of bytes that a batch takes when it is sent."""
         return _own_bytes(batch) or len(batch) * self._typical
 
+    def written_bytes(self, batch: Batch) -> int:
+        """Return the approximate bytes of the keys and values of a batch, by its last record."""
+        if isinstance(batch, LazyBatch):
+            # Its records may be in a store still: they are not read again.
+            return batch.own_bytes or len(batch) * max(0, self._typical - _RECORD_BYTES)
+        last = len(batch.keys[-1] or b"") + len(batch.values[-1] or b"") if len(batch) else 0
+        return len(batch) * last
+
     def come(self, batches: Iterable[Outgoing]) -> None:
         """Note new batches; the last batch updates the estimated size of a record."""
         batch: Batch | None = None

@@ -16,6 +16,7 @@ from ks_actors.config import DeadLetter, ErrorContext, FailedRecord, HandlerResp
 from ks_actors.lifecycle import passes
 from ks_actors.log import Outgoing
 from ks_actors.records import TaskId
+from ks_actors.task import note_answer
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -150,6 +151,18 @@ class RejectedRecords:
                 partition=partition.partition,
             ) from raised
         self._answers["production", response.result.value] += 1
+        note_answer(
+            self._metrics.history.exceptions,
+            error,
+            "production",
+            response,
+            letters=config.errors_dead_letter_queue_topic_name,
+            task=None,
+            node=None,
+            topic=partition.topic,
+            partition=partition.partition,
+            offset=None,
+        )
         return response
 
 

@@ -6,12 +6,14 @@ from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from ks_actors.history import History
 from ks_actors.metrics import Registry, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from actors import Ref
+    from ks_actors.history import CommitClock
     from ks_actors.metrics import RecordingLevel
     from ks_actors.records import TaskId
     from ks_actors.runtime.messages import WorkerMessage
@@ -26,6 +28,7 @@ class Metrics:
 
     def __init__(self, level: RecordingLevel) -> None:
         self.registry: Registry = Registry(level)
+        self.history: History = History()
         # Of the state directory; empty until it is open.
         self.process_id: str = ""
         self.tasks: dict[TaskId, Task] = {}
@@ -79,16 +82,26 @@ class Metrics:
         """Count processed records."""
         self.processed_total += records
 
-    def paused(self, pause: float, wait: float) -> None:
-        """Record the pause (s) of workers for a commit, and the wait (s) until all had paused."""
-        self.pause_seconds.append(pause)
-        self.wait_seconds.append(wait)
+    def paused(self, clock: CommitClock) -> None:
+        """Record the pause of workers for a commit, and the wait until all had paused."""
+        phases = clock.phases
+        self.pause_seconds.append(phases["freeze"] / 1000)
+        self.wait_seconds.append((phases["drain"] + phases["pause"]) / 1000)
 
-    def committed(self, seconds: float) -> None:
-        """Record a commit that was not empty, with its duration in seconds."""
+    def committed(self, clock: CommitClock, tasks: int, left_out: int) -> None:
+        """Record a commit of so many tasks, at least one, and the tasks that it has left out."""
+        run = self.history.commits.note(
+            clock, processed=self.processed_total, tasks=tasks, left_out=left_out
+        )
         self.commits += 1
-        self.commit_seconds.append(seconds)
-        self.commit_times.add(seconds * 1000)
+        self.commit_seconds.append(run.took_ms / 1000)
+        self.commit_times.add(run.took_ms)
+
+    def commit_failed(self, clock: CommitClock, error: Exception) -> None:
+        """Record a commit that has failed."""
+        self.history.commits.note(
+            clock, processed=self.processed_total, tasks=0, left_out=0, error=error
+        )
 
     def snapshot_taken(self, manifest: SnapshotManifest, seconds: float) -> None:
         """Record a snapshot of this instance, with its duration in seconds."""

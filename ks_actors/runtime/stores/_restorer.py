@@ -12,6 +12,7 @@ from ks_actors.log import IsolationLevel
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.messages import RestorerMessage
 from ks_actors.task import left_out, passed_over
+from ks_actors.task.figures import estimated_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -94,6 +95,7 @@ class Restorer(Actor[RestorerMessage]):
         """The records read for each task since its last order; then all records and batches:"""
         self.all_records: int = 0
         self.batches: int = 0
+        self._all_bytes: float = 0.0
         self._backoff = RetryBackoff()
         self._epoch: int = 0
         # Positions of the restoring changelogs at the last progress check.
@@ -273,6 +275,10 @@ class Restorer(Actor[RestorerMessage]):
         """Return the tasks with changelogs to read: True for a restore, False for a standby."""
         return {task: isinstance(order, m.Restore) for task, order in self._orders.items()}
 
+    def totals(self) -> tuple[int, int]:
+        """Return the records and the approximate bytes that were read since the start."""
+        return self.all_records, round(self._all_bytes)
+
     def reads(self) -> list[ChangelogRead]:
         """Return the changelogs that are read, by task."""
         found: list[ChangelogRead] = []
@@ -383,6 +389,7 @@ class Restorer(Actor[RestorerMessage]):
             if (task := self._task_of.get(one.partition)) in self.records:
                 self.records[task] += count
             self.all_records += count
+            self._all_bytes += estimated_bytes(one.batch)
             self.batches += 1
             if records >= most or one is fetched[-1]:
                 # Count messages: RecordsApplied acknowledges a message when its records are in the

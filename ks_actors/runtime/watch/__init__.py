@@ -12,6 +12,7 @@ from ks_actors.runtime.watch._health import (
 )
 from ks_actors.runtime.watch._partition_state import PartitionState as PartitionState
 from ks_actors.runtime.watch._partition_state import PartitionStates
+from ks_actors.runtime.watch._stream_times import stream_times as stream_times
 from ks_actors.runtime.watch._tasks import (
     CallProgress,
     PartitionProgress,

@@ -280,6 +280,7 @@ class AsyncNode:
                 or not isinstance(call.error, retry.on)
             ):
                 break
+            self._work.retried(call.error, call.origin)
             pause = min(retry.max_backoff_ms, retry.backoff_ms * 2 ** (attempt - 1)) / 1000
             self.retries_at = max(self.retries_at, asyncio.get_running_loop().time() + pause)
             await asyncio.sleep(pause)

@@ -220,6 +220,10 @@ class BatchNode:
             self._work.failed(error, record.key, record.value, record.timestamp, record.headers)
         self._leave(batch)
 
+    def retried(self, error: BaseException) -> None:
+        """Note that the call of a batch is made again."""
+        self._work.retried(error, None)
+
     def _hand_on(self, batch: _Collected, rows: Iterator[Record[Any, Any]], limit: int) -> int:
         """Emit up to `limit` rows; return how many."""
         self._go_to(batch, -1)
@@ -309,6 +313,10 @@ class _LotWork:
     ) -> None:
         """Report a failed batch."""
         self._owner.failed(error, batch)
+
+    def retried(self, error: BaseException, _: object) -> None:
+        """Report the call of a batch that is made again; it concerns no single record."""
+        self._owner.retried(error)
 
 
 @final

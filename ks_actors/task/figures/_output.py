@@ -9,6 +9,7 @@ from ks_actors.metrics import Histogram, Timing
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ks_actors.history import EdgeTaps
     from ks_actors.log import Outgoing
     from ks_actors.metrics import Window
     from ks_actors.records import Batch
@@ -63,10 +64,17 @@ class SinksFigures:
         self._nodes = nodes
         self._ages = ages
         self._window = window
+        self._taps: EdgeTaps | None = None
+
+    def sample(self, taps: EdgeTaps | None) -> None:
+        """Offer the output to `taps` from now on, or with None no more."""
+        self._taps = taps
 
     def note(self, output: Sequence[Outgoing], now_ms: int) -> None:
         """Note the output of a slice; measure size and age on a topic's last records."""
         topic, size, found = "", 0, None
+        if self._taps is not None:
+            self._taps.output(output, self._nodes)
         for outgoing in output:
             batch = outgoing.batch
             if outgoing.partition.topic != topic:

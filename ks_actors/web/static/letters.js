@@ -80,6 +80,9 @@ function groupItem(again) {
   return item;
 }
 
+/** Return when letters of a group have failed here; if that is not known, the times of their records. */
+const times = (group) => (group.failed_last_ms === null ? `records of ${span(group.first_ms, group.last_ms)}` : `failed ${span(group.failed_first_ms, group.failed_last_ms)}`);
+
 function showGroup(item, group, letters, ends, writable, again) {
   const [details, button] = item.children;
   const [summary, list] = details.children;
@@ -88,7 +91,7 @@ function showGroup(item, group, letters, ends, writable, again) {
   say(summary.children[0], `${plain(group.exception)} × ${exact(group.count)}`);
   summary.children[0].title = group.exception ?? "";
   const back = group.redriven === 0 ? "" : `, ${left === 0 ? "all" : exact(group.redriven)} written back`;
-  say(summary.children[1], `${group.source ?? "no single record"}, records of ${span(group.first_ms, group.last_ms)}${back}: ${group.message ?? ""}`);
+  say(summary.children[1], `${group.source ?? "no single record"}, ${times(group)}${back}: ${group.message ?? ""}`);
   button.hidden = !writable || left === 0 || group.source === null;
   if (button.dataset.state !== BUSY) {
     button.disabled = false;

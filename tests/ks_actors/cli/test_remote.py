@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socketserver
 import subprocess
 import sys
@@ -76,6 +77,10 @@ def test_a_running_instance_is_looked_at_and_paused(place: Place, tmp_path: Path
         lines = invoke(url, "tasks").splitlines()
         assert lines[0].split()[:4] == ["TASK", "STATE", "ROLE", "PARTITIONS"]
         assert len(lines) == 5
+        assert ask(url, "tasks", "--history=rebalances")[0]["causes"] == ["this instance started"]
+        shown = {"exceptions": "AT +COUNT", "commits": "TOOK +IN PHASES", "rebalances": "started", "stream-time": r"0_0 +\d{4}-"}
+        for history, told in shown.items():
+            assert re.search(told, invoke(url, "tasks", f"--history={history}"))
         assert ask(url, "query", "counts", "--key=ann")["rows"] == [{"key": "ann", "value": 2, "at": None}]
         assert [line.split() for line in invoke(url, "query", "counts").splitlines()[1:]] == [["ann", "2", "-"], ["bob", "1", "-"]]
         assert "there are more than 1 row:" in invoke(url, "query", "counts", "--limit=1")

@@ -275,6 +275,9 @@ async def test_a_group_of_letters_is_redriven_as_it_was_seen(tmp_path: Path) -> 
         await here.app.wait_until_caught_up()
         (found,) = (await here.get("/api/dead-letters"))["groups"]
         assert (found["count"], found["redriven"]) == (4, 2)
+        # The records are of 1970, and have failed now.
+        assert found["last_ms"] == 30_000
+        assert 1_500_000_000_000 < found["failed_first_ms"] < found["failed_last_ms"]
         assert await here.post("/api/dead-letters/redrive-group", group) == {"redriven": 0, "left": 0}
         assert "is not a dead letter topic" in (await here.post("/api/dead-letters/redrive-group", {**group, "topic": "seen"}, 404))["error"]
 

@@ -35,6 +35,9 @@ class _Work:
     def failed(self, error: BaseException, *_: object) -> None:
         self.failures.append(error)
 
+    def retried(self, error: BaseException, _: object) -> None:
+        """Note nothing: the node goes on."""
+
 
 class _Node(AsyncNode):
     """A node with its surroundings."""
