@@ -38,7 +38,8 @@ class StartReport:
 
     def __init__(self, application_id: str, guarantee: ProcessingGuarantee) -> None:
         self._name = f"{application_id} is running with {guarantee.value}"
-        self._running_since: float | None = None
+        self.since: float | None = None
+        """The time (s) since when the app runs, by the monotonic clock; None before."""
         self.tell: Callable[[str], None] | None = None
 
     def be_told(self) -> None:
@@ -48,15 +49,15 @@ class StartReport:
 
     def note_running(self, tasks: tuple[TaskMetadata, ...], workers: int) -> None:
         """Note that the app runs, and print the line if it was requested."""
-        self._running_since = monotonic()
+        self.since = monotonic()
         if self.tell is not None:
             self.tell(f"{self._name}: {task_counts(tasks, workers)}")
 
     def least_stall(self) -> float:
         """Return the length (s) from which a stall is worth a warning now."""
-        if self._running_since is None:
+        if self.since is None:
             return inf
-        return _LONG_S if monotonic() - self._running_since < _FIRST_S else 0.0
+        return _LONG_S if monotonic() - self.since < _FIRST_S else 0.0
 
 
 def _tell_unlogged(text: str) -> None:

@@ -8,13 +8,14 @@ from heapq import heapify, heappop, heapreplace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from ks_actors._errors import LogTimeout, UnknownTopicOrPartition
+from ks_actors.letters._groups import ChosenGroup, LetterGroups, Survey
 from ks_actors.letters._letter import letter_of, marked_offset
 from ks_actors.lifecycle import check_timeout, component_log
 from ks_actors.log import IsolationLevel
 from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import timedelta
 
     from ks_actors.letters._letter import Letter
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
 
 _log = component_log(__name__)
 _FETCH_MS = 500
+# The letters of a fetch are counted in one go, on the loop of the app.
+_AT_ONCE: Final = 500
 _WIDER: Final = (1, 4, 16)
+SURVEYED: Final = 10_000
+"""The offsets of a topic whose letters a survey counts."""
 _COMMITTED = IsolationLevel.READ_COMMITTED
 
 
@@ -73,6 +78,11 @@ async def read_letters(
             for one in partitions
         ):
             break
+    _warn(found, share)
+    return newest_letters(found.letters(), limit)
+
+
+def _warn(found: _Found, share: int | None) -> None:
     for one in sorted(found.shortened):
         _log.warning(
             "the dead letters of %s are large: only its newest %d are listed, of at most %d bytes",
@@ -80,7 +90,6 @@ async def read_letters(
             found.count(one),
             share,
         )
-    return newest_letters(found.letters(), limit)
 
 
 def newest_letters(letters: Iterable[Letter], limit: int) -> list[Letter]:
@@ -135,13 +144,71 @@ async def read_letter(
     UnknownTopicOrPartition, OffsetOutOfRange, and LogTimeout after `timeout_ms`.
     """
     timeout_ms = check_timeout(timeout_ms)
+    found = await letters_at(log, place, [offset], client_id=client_id, timeout_ms=timeout_ms)
+    return next(iter(found), None)
+
+
+async def letters_at(
+    log: Log, place: TopicPartition, offsets: Collection[int], *, client_id: str, timeout_ms: int
+) -> list[Letter]:
+    """Return the letters at some offsets of a partition, in order, as `read_letter` does."""
     ends = await log.end_offsets([place], _COMMITTED)
     begins = await log.begin_offsets([place])
-    if not begins[place] <= offset < ends[place]:
-        return None
-    found = _Found(1, only=offset)
-    await _read(log, {place: offset}, ends, found, client_id=client_id, timeout_ms=timeout_ms)
-    return next(iter(found.letters()), None)
+    wanted = frozenset(one for one in offsets if begins[place] <= one < ends[place])
+    if not wanted:
+        return []
+    found = _Found(len(wanted), only=wanted)
+    first = {place: min(wanted)}
+    await _read(log, first, ends, found, client_id=client_id, timeout_ms=timeout_ms)
+    return found.letters()
+
+
+async def survey_letters(
+    log: Log, topic: str, *, limit: int, client_id: str, max_bytes: int, timeout_ms: int = 10_000
+) -> Survey:
+    """Return the newest letters of a topic, as `read_letters` does, and counts by error and source.
+
+    Counts the letters in the last 10,000 offsets of the topic, in equal shares of its partitions,
+    and keeps no other letter than the newest `limit`. Raises as `read_letters`.
+    """
+    described = await log.describe_topics([topic], configs=False)
+    if topic not in described:
+        raise UnknownTopicOrPartition(f"topic {topic} does not exist")
+    places = [TopicPartition(topic, number) for number in range(described[topic].partitions)]
+    begins = await log.begin_offsets(places)
+    ends = await log.end_offsets(places, _COMMITTED)
+    depth = max(limit, SURVEYED // max(1, len(places)))
+    starts = {one: max(begins[one], ends[one] - depth) for one in places}
+    groups = LetterGroups()
+    share = max_bytes // max(1, len(places))
+    found = _Found(limit, max_bytes=share, also=groups)
+    await _read(log, starts, ends, found, client_id=client_id, timeout_ms=timeout_ms)
+    _warn(found, share)
+    return Survey(
+        newest_letters(found.letters(), limit),
+        groups.found(),
+        tuple(ends[one] for one in places),
+        whole=starts == begins,
+    )
+
+
+async def letters_of_group(
+    log: Log, group: ChosenGroup, ends: Sequence[int], *, client_id: str, timeout_ms: int = 10_000
+) -> list[tuple[TopicPartition, int]]:
+    """Return where the letters of a group are that can be written back, oldest first.
+
+    Looks as far back as `survey_letters` from the end offsets that it told, and at no later
+    letters: a letter that fails again is not of the group. Raises as `read_letters`.
+    """
+    places = [TopicPartition(group.topic, number) for number in range(len(ends))]
+    begins = await log.begin_offsets(places)
+    now = await log.end_offsets(places, _COMMITTED)
+    depth = SURVEYED // max(1, len(places))
+    bounds = dict(zip(places, ends, strict=True))
+    starts = {one: max(begins[one], bounds[one] - depth) for one in places}
+    found = _Found(0, also=group)
+    await _read(log, starts, now, found, client_id=client_id, timeout_ms=timeout_ms)
+    return [(place, offset) for place, offset in group.left if offset < bounds[place]]
 
 
 async def _read(
@@ -159,8 +226,11 @@ async def _read(
     try:
         async with asyncio.timeout(timeout_ms / 1000):
             while left:
-                for fetched in await fetcher.fetch(max_wait_ms=_FETCH_MS):
+                most = max(1, _AT_ONCE // len(left))
+                for fetched in await fetcher.fetch(max_wait_ms=_FETCH_MS, max_records=most):
                     found.add(fetched.partition, fetched.batch)
+                # A log in this process answers at once.
+                await asyncio.sleep(0)
                 if done := [one for one in left if fetcher.position(one) >= ends[one]]:
                     for one in done:
                         del left[one]
@@ -174,16 +244,22 @@ async def _read(
 
 @final
 class _Found:
-    """Letters without the markers: the newest `limit` of each partition, or the letter at `only`.
+    """Letters without the markers: the newest `limit` of each partition, or the letters at `only`.
 
-    Other letters are dropped at once, as they may be large.
+    Other letters are dropped at once, as they may be large. `also` is told all of them.
     """
 
     def __init__(
-        self, limit: int, only: int | None = None, *, max_bytes: int | None = None
+        self,
+        limit: int,
+        only: frozenset[int] | None = None,
+        *,
+        max_bytes: int | None = None,
+        also: LetterGroups | ChosenGroup | None = None,
     ) -> None:
         self._limit = limit
         self._only = only
+        self._also = also
         self._max_bytes = max_bytes
         self._bytes: dict[TopicPartition, int] = {}
         # The partitions whose letters exceed `max_bytes`.
@@ -199,8 +275,12 @@ class _Found:
             about = marked_offset(batch.values[row], headers, offset)
             if about is not None:
                 self._marked.add((place, about))
-            elif self._only in {None, offset}:
+                if self._also is not None:
+                    self._also.mark(place, about)
+            elif self._only is None or offset in self._only:
                 record = (batch.keys[row], batch.values[row], batch.timestamps[row], headers)
+                if self._also is not None:
+                    self._also.add(letter_of(place, offset, record, redriven=False))
                 kept.append((offset, record))
                 self._bytes[place] = self._bytes.get(place, 0) + _size(record)
                 self._bound(place, kept)

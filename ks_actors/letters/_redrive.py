@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from ks_actors._errors import LogTimeout, RedriveRefused
 from ks_actors.letters._letter import MARKER, ORIGIN
-from ks_actors.letters._read import read_letter
+from ks_actors.letters._read import letters_at, read_letter
 from ks_actors.lifecycle import check_timeout
 from ks_actors.log import GroupMetadata, IsolationLevel, Outgoing
 from ks_actors.records import Batch
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
     from datetime import timedelta
 
     from ks_actors.letters._letter import Letter
@@ -46,6 +47,42 @@ async def redrive(
     LogTimeout of the commit everything may be visible.
     """
     timeout_ms = check_timeout(timeout_ms)
+
+    async def chosen() -> list[Letter]:
+        return [await _found(log, place, offset, timeout_ms)]
+
+    (letter,) = await _written_back(log, place, chosen, application_id, timeout_ms)
+    return letter
+
+
+async def redrive_letters(
+    log: Log,
+    place: TopicPartition,
+    offsets: Sequence[int],
+    *,
+    application_id: str,
+    timeout_ms: int = 10_000,
+) -> list[Letter]:
+    """Write back letters of one partition in one transaction, as `redrive` does; return them.
+
+    Leaves out letters that were written back before, and those without a source. Raises as
+    `redrive` does, but not RedriveRefused.
+    """
+
+    async def chosen() -> list[Letter]:
+        found = await letters_at(log, place, offsets, client_id="letters", timeout_ms=timeout_ms)
+        return [letter for letter in found if letter.source is not None and not letter.redriven]
+
+    return await _written_back(log, place, chosen, application_id, timeout_ms)
+
+
+async def _written_back(
+    log: Log,
+    place: TopicPartition,
+    chosen: Callable[[], Awaitable[list[Letter]]],
+    application_id: str,
+    timeout_ms: int,
+) -> list[Letter]:
     producer = await log.transactional_producer(
         f"{application_id}-redrive",
         client_id=f"{application_id}-redrive",
@@ -56,32 +93,49 @@ async def redrive(
         # markers are written.
         end = (await log.end_offsets([place], IsolationLevel.READ_UNCOMMITTED))[place]
         await _closed_transactions(log, place, end, timeout_ms)
-        letter, source = await _found(log, place, offset, timeout_ms)
-        (end,) = await producer.send([_marker(letter)])
-        # Callers with other ids are not fenced. But their markers have an order: this caller waits
-        # until all earlier transactions have ended, and later callers wait for this caller.
-        try:
-            await _closed_transactions(log, place, end - 1, min(timeout_ms, _TRANSACTION_MS // 2))
-            await _found(log, place, offset, timeout_ms)
-        except (LogTimeout, RedriveRefused):
-            await producer.abort()
-            raise
-        await producer.send([_record(letter, source)])
-        await producer.commit({}, _NO_MEMBER)
+        while letters := await chosen():
+            # In one batch, so that no marker of another caller is between them.
+            (end,) = await producer.send([_markers(letters)])
+            # Callers with other ids are not fenced. But their markers have an order: this caller
+            # waits until all earlier transactions have ended, and later callers wait for this
+            # caller.
+            try:
+                await _closed_transactions(
+                    log, place, end - len(letters), min(timeout_ms, _TRANSACTION_MS // 2)
+                )
+                left = await chosen()
+            except (LogTimeout, RedriveRefused):
+                await producer.abort()
+                raise
+            if left != letters:
+                # Another caller has written some of them back. Begin again without these.
+                await producer.abort()
+                continue
+            await producer.send([_record(letter) for letter in letters])
+            await producer.commit({}, _NO_MEMBER)
+            break
     finally:
         await producer.close()
-    return letter
+    return letters
 
 
-def _marker(letter: Letter) -> Outgoing:
-    """Return the record that says in the dead letter topic that a letter was written back."""
-    headers = ((MARKER, str(letter.offset).encode()),)
-    return Outgoing(letter.place, Batch([letter.key], [None], [letter.timestamp], [headers]))
+def _markers(letters: Sequence[Letter]) -> Outgoing:
+    """Return the records that say in the dead letter topic that letters were written back."""
+    return Outgoing(
+        letters[0].place,
+        Batch(
+            [letter.key for letter in letters],
+            [None] * len(letters),
+            [letter.timestamp for letter in letters],
+            [((MARKER, str(letter.offset).encode()),) for letter in letters],
+        ),
+    )
 
 
-def _record(letter: Letter, source: TopicPartition) -> Outgoing:
+def _record(letter: Letter) -> Outgoing:
     """Return the failed record, with a header that names its letter."""
-    place = letter.place
+    place, source = letter.place, letter.source
+    assert source is not None
     origin = (ORIGIN, f"{place.topic}-{place.partition}@{letter.offset}".encode())
     headers = (*(pair for pair in letter.headers if pair[0] != ORIGIN), origin)
     return Outgoing(source, Batch([letter.key], [letter.value], [letter.timestamp], [headers]))
@@ -107,10 +161,8 @@ async def _closed_transactions(log: Log, place: TopicPartition, end: int, timeou
         ) from None
 
 
-async def _found(
-    log: Log, place: TopicPartition, offset: int, timeout_ms: int
-) -> tuple[Letter, TopicPartition]:
-    """Return the letter and its source. Raises RedriveRefused."""
+async def _found(log: Log, place: TopicPartition, offset: int, timeout_ms: int) -> Letter:
+    """Return a letter that can be written back. Raises RedriveRefused."""
     letter = await read_letter(log, place, offset, timeout_ms=timeout_ms)
     if letter is None:
         raise RedriveRefused(f"there is no dead letter at offset {offset} of {place}")
@@ -124,4 +176,4 @@ async def _found(
             f"the dead letter at offset {offset} of {place} does not name its source partition: "
             "it came from a punctuation, from several records, or from another program"
         )
-    return letter, letter.source
+    return letter

@@ -22,6 +22,7 @@ from ks_actors.web._events import Events
 from ks_actors.web._graph import Layout
 from ks_actors.web._sampler import Sampler
 from ks_actors.web._security import SecureHeaders, checked, writes
+from ks_actors.web._trends import Begins, Trends
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
@@ -62,7 +63,8 @@ def create_app(
     token = None if token is None else checked(token)
     limits = HealthBounds() if bounds is None else bounds
     layout = Layout(app)
-    events = Events(Sampler(app, layout, limits))
+    trends = Trends(app, layout)
+    events = Events(Sampler(app, layout, limits, trends), trends)
     letters_in = frozenset(
         _letter_topics(app) if dead_letter_topics is None else dead_letter_topics
     )
@@ -76,6 +78,7 @@ def create_app(
     ]
     hosts = None if allowed_hosts is None else list(allowed_hosts)
     middleware = [
+        Middleware(Begins, trends=trends),
         Middleware(SecureHeaders),
         *([] if hosts is None else [Middleware(TrustedHostMiddleware, allowed_hosts=hosts)]),
     ]
@@ -109,7 +112,7 @@ def _reads(
     handlers: dict[str, Handler] = {
         **_probes(app, bounds),
         "/api/topology": status.topology(app, layout),
-        "/api/tasks": status.tasks(app),
+        "/api/tasks": status.tasks(app, layout),
         "/api/members": status.members(app, layout),
         "/api/lag": status.lag(app, layout),
         "/api/stores": status.stores(app),
@@ -142,6 +145,7 @@ def _routes(handlers: Mapping[str, Handler]) -> Iterator[BaseRoute]:
 def _writes(app: App, token: str, topics: Collection[str]) -> Iterator[BaseRoute]:
     handlers: dict[str, Handler] = {
         "/api/dead-letters/redrive": letters.redrive_letter(app, topics),
+        "/api/dead-letters/redrive-group": letters.redrive_group(app, topics),
         "/api/history/samples": history.take_samples(app),
         "/api/pause": orders.pause(app),
         "/api/resume": orders.resume(app),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from ks_actors.web._sampler import Sampler
+    from ks_actors.web._trends import Trends
 
 _MOST_READERS = 50
 
@@ -23,8 +24,9 @@ _MOST_READERS = 50
 class Events:
     """The streams of all readers; `close` ends them, so that a server can shut down."""
 
-    def __init__(self, sampler: Sampler) -> None:
+    def __init__(self, sampler: Sampler, trends: Trends) -> None:
         self._sampler = sampler
+        self.trends: Trends = trends
         self._closed = asyncio.Event()
 
     def handler(self) -> Callable[[Request], Awaitable[Response]]:
@@ -58,5 +60,6 @@ class Events:
                 view.cancel()
 
     def close(self) -> None:
-        """End all streams, and accept no more readers."""
+        """End all streams and samples, and accept no more readers."""
         self._closed.set()
+        self.trends.close()

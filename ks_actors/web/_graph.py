@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -18,14 +19,40 @@ if TYPE_CHECKING:
     from ks_actors.topology import Topology
 
 _ANY = "a topic chosen by a function"
+_GENERATED: Final = re.compile(r"K(?:STREAM|TABLE)-([A-Z-]+)-\d{10}")
+_STORE_OF_TABLE: Final = re.compile(r"-STATE-STORE-\d{10}$")
+_OPERATIONS: Final = {
+    "FLATMAP": "flat_map",
+    "FLATMAPVALUES": "flat_map_values",
+    "JOINASOF": "join as of",
+    "JOINOTHER": "join",
+    "JOINTHIS": "join",
+    "KEY-SELECT": "select_key",
+    "LEFTJOIN": "left_join",
+    "MAPVALUES": "map_values",
+    "OUTEROTHER": "outer_join",
+    "OUTERSHARED": "outer_join",
+    "OUTERTHIS": "outer_join",
+    "PRINTER": "print",
+    "PROCESSOR": "process",
+    "PROCESSVALUES": "process_values",
+    "SOURCE": "table",
+    "TOSTREAM": "to_stream",
+    "TOTABLE": "to_table",
+    "TRANSFORMVALUES": "transform_values",
+}
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A box of the graph; `kind` is topic, source, processor, sink or store."""
+    """A box of the graph; `kind` is topic, source, processor, sink or store.
+
+    `label` is the name without what was generated: the operation of a node without a name.
+    """
 
     id: str
     kind: str
     name: str
+    label: str
     subtopology: int | None
 
 
@@ -44,8 +71,11 @@ class Layout:
         self._topology: Topology = app.topology
         self._application_id: str = app.config.application_id
         self._internal = frozenset(self._topology.internal_topics)
+        self.internal: frozenset[str] = frozenset(map(self.topic, self._internal))
+        """The names of internal topics in the log."""
         self._parts = self._topology.subtopologies()
         self._readers: dict[str, str | None] = {}
+        self._queries = self._topology._query_names()
 
     def topic(self, name: str) -> str:
         """Return a topic's name in the log."""
@@ -59,16 +89,17 @@ class Layout:
         for name, node in self._topology.nodes.items():
             part = part_of.get(name)
             kind, here = _kind(node), f"node:{name}"
-            nodes[here] = Node(here, kind, name, part)
+            nodes[here] = Node(here, kind, name, _label(name), part)
             for topic in self._reads(node):
-                nodes.setdefault(f"topic:{topic}", Node(f"topic:{topic}", "topic", topic, None))
+                nodes.setdefault(f"topic:{topic}", _topic(topic))
                 edges.append((f"topic:{topic}", here))
             for topic in self._writes(node):
-                nodes.setdefault(f"topic:{topic}", Node(f"topic:{topic}", "topic", topic, None))
+                nodes.setdefault(f"topic:{topic}", _topic(topic))
                 edges.append((here, f"topic:{topic}"))
             for store in getattr(node, "stores", ()):
-                nodes.setdefault(f"store:{store}", Node(f"store:{store}", "store", store, part))
-                edges.append((here, f"store:{store}"))
+                box = Node(f"store:{store}", "store", store, _label(store), part)
+                nodes.setdefault(box.id, box)
+                edges.append((here, box.id))
             edges += [(here, f"node:{child}") for child in getattr(node, "children", ())]
         return Graph(tuple(nodes.values()), tuple(edges))
 
@@ -81,6 +112,13 @@ class Layout:
     def _writes(self, node: TopologyNode) -> Iterator[str]:
         if isinstance(node, SinkNode):
             yield self.topic(node.topic) if isinstance(node.topic, str) else _ANY
+
+    def query_of(self, subtopology: int) -> str | None:
+        """Return the query of a subtopology, also of one that runs elsewhere.
+
+        None if the topology has no named queries.
+        """
+        return self._queries.get(subtopology)
 
     def source_node(self, topic: str) -> str | None:
         """Return the node that reads a topic of the log, None when none does."""
@@ -113,3 +151,16 @@ def _kind(node: TopologyNode) -> str:
     if isinstance(node, SourceNode):
         return "source"
     return "sink" if isinstance(node, SinkNode) else "processor"
+
+
+def _topic(name: str) -> Node:
+    return Node(f"topic:{name}", "topic", name, name, None)
+
+
+def _label(name: str) -> str:
+    """Return the operation of a generated name, as in Python; other names stay as they are."""
+    found = _GENERATED.fullmatch(name)
+    if found is None:
+        return _STORE_OF_TABLE.sub("", name)
+    operation = found[1]
+    return _OPERATIONS.get(operation, operation.lower().replace("-", " "))

@@ -6,12 +6,14 @@ import asyncio
 import time
 from collections import deque
 from contextlib import asynccontextmanager
+from time import monotonic, thread_time
 from typing import TYPE_CHECKING
 
 import ks_actors
 from ks_actors.lifecycle import component_log
 from ks_actors.web._answers import as_json
-from ks_actors.web._group import GroupView, look_at_group
+from ks_actors.web._group import GroupView, instance_name, look_at_group
+from ks_actors.web._trends import Trends
 from ks_actors.web._view import (
     EventView,
     Figures,
@@ -34,6 +36,10 @@ if TYPE_CHECKING:
     from ks_actors.web._view import PartitionView, TaskView
 
 _EACH_S = 1.0
+# With hundreds of tasks a look takes long: the page is to take no more than this share of a core,
+# but takes an instance that tells nothing for longer than 5 s as gone.
+_SHARE = 0.01
+_SLOWEST_S = 4.0
 _GROUP_EACH_S = 2.0
 _EVENTS = 50
 _log = component_log(__name__)
@@ -42,14 +48,19 @@ _log = component_log(__name__)
 class Sampler:
     """Sample an app once a second while there are readers, and send the view to all of them.
 
+    If a sample takes more than 10 ms, the next one comes later, after 4 s at the latest.
+
     Rates are those between two samples. Every two seconds the group's members are looked up,
     independently of the samples, so that a log that does not answer delays no sample.
     """
 
-    def __init__(self, app: App, layout: Layout, bounds: HealthBounds) -> None:
+    def __init__(
+        self, app: App, layout: Layout, bounds: HealthBounds, trends: Trends | None = None
+    ) -> None:
         self._app = app
         self._layout = layout
         self._bounds = bounds
+        self._trends = Trends(app, layout) if trends is None else trends
         self._readers: set[asyncio.Queue[bytes]] = set()
         self._tasks: tuple[asyncio.Task[None], ...] = ()
         self._group = GroupView()
@@ -97,6 +108,7 @@ class Sampler:
 
     async def _look_each_second(self) -> None:
         while True:
+            began = thread_time()
             try:
                 view = as_json(self.look())
             except Exception:  # noqa: BLE001 - the page goes on, and the log has the error
@@ -107,7 +119,8 @@ class Sampler:
                         # This view replaces the unread view.
                         queue.get_nowait()
                     queue.put_nowait(view)
-            await asyncio.sleep(_EACH_S)
+            took = thread_time() - began
+            await asyncio.sleep(min(_SLOWEST_S, max(_EACH_S, took / _SHARE)))
 
     async def _ask_the_group(self) -> None:
         while True:
@@ -132,7 +145,7 @@ class Sampler:
         health = health_view(app.health(self._bounds))
         self._note_state(health.state)
         bound = app.config.stall_warning_ms
-        tasks = tuple(task_view(task, bound) for task in app.tasks())
+        tasks = tuple(task_view(task, bound, self._layout) for task in app.tasks())
         found = figures(app)
         before, self._last = self._last, found
         topics = tuple(self._topics(tasks, before, seconds))
@@ -141,8 +154,10 @@ class Sampler:
         return View(
             at_ms=_now_ms(),
             application_id=app.config.application_id,
-            client_id=app.config.client_id,
+            name=instance_name(app),
             version=ks_actors.__version__,
+            guarantee=app.config.processing_guarantee.value,
+            uptime_s=None if (since := app._start_report.since) is None else monotonic() - since,
             health=health,
             paused=any(problem.reason == "paused" for problem in health.problems),
             processed=found.processed,
@@ -152,6 +167,7 @@ class Sampler:
             dropped=found.dropped,
             dropped_rate=_rate(found.dropped - before.dropped, seconds),
             lag=sum(lags) if lags else None,
+            trends=self._trends.view(),
             workers=worker_views(app),
             tasks=tasks,
             topics=topics,

@@ -70,6 +70,7 @@ async def serve_page(
             dead_letter_topics=dead_letter_topics,
             allowed_hosts=(*LOOPBACK, host) if is_loopback(listening) else None,
         )
+        made.state.events.trends.begin()
         async with serving(made, listening, made.state.events.close) as close:
             yield PageServer(url_of(host, listening), token, close)
 
@@ -102,5 +103,6 @@ async def serve_member(app: App, path: Path, *, token: str | None = None) -> Asy
         listening.bind(str(path))
         listening.listen()
         made = create_app(app, token=token)
+        made.state.events.trends.begin()
         async with serving(made, listening, made.state.events.close):
             yield

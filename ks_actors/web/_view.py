@@ -9,12 +9,14 @@ import msgspec
 
 from ks_actors.runtime import WaitReason
 from ks_actors.web._group import GroupView
+from ks_actors.web._trends import TrendsView  # noqa: TC001 - msgspec reads the type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ks_actors.app import App
     from ks_actors.runtime import Health, HealthProblem, TaskMetadata, Wait
+    from ks_actors.web._graph import Layout
 
 IDLE = frozenset({WaitReason.RECORDS, WaitReason.PROCESSING})
 """The waits that are as they should be."""
@@ -67,6 +69,7 @@ class TaskView(msgspec.Struct, frozen=True):
     """A task of this instance."""
 
     task: str
+    query: str | None
     state: str
     standby: bool
     stuck: bool
@@ -146,8 +149,10 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     at_ms: int
     application_id: str
-    client_id: str
+    name: str
     version: str
+    guarantee: str
+    uptime_s: float | None
     health: HealthView
     paused: bool
     processed: int
@@ -157,6 +162,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int
     dropped_rate: float | None
     lag: int | None
+    trends: TrendsView
     workers: tuple[WorkerView, ...]
     tasks: tuple[TaskView, ...]
     topics: tuple[TopicView, ...]
@@ -189,7 +195,7 @@ def worker_views(app: App) -> tuple[WorkerView, ...]:
     return tuple(WorkerView(one.name, one.state.name, one.task) for one in app.workers())
 
 
-def task_view(task: TaskMetadata, bound_ms: int) -> TaskView:
+def task_view(task: TaskMetadata, bound_ms: int, layout: Layout) -> TaskView:
     """Return a task for the page; a wait of `bound_ms` is stuck (0 or less: no wait is)."""
     full = any(one.in_flight and not one.room for one in task.calls)
     waits = tuple(
@@ -197,6 +203,7 @@ def task_view(task: TaskMetadata, bound_ms: int) -> TaskView:
     )
     return TaskView(
         str(task.task),
+        layout.query_of(task.task.subtopology),
         task.state.name,
         task.standby,
         any(wait.stuck for wait in waits),

@@ -53,6 +53,8 @@ class Child:
         hear: Callable[[Child, dict[str, Any]], None],
     ) -> None:
         self.number: int = number
+        self.query: str = _query(number, groups)
+        """The query that it runs, `rest` included; empty if all run all."""
         self.state: ChildState = ChildState.STARTING
         self.app_state: str = ""
         """The state of the app, as the process has told it last."""
@@ -229,3 +231,10 @@ class Child:
         if self._process is not None:
             with suppress(ProcessLookupError):
                 self._process.send_signal(number)
+
+
+def _query(number: int, groups: str) -> str:
+    """Return the query of a member by the numbers of members by query, as in `fraud=1,rest=3`."""
+    pairs = [pair.partition("=") for pair in groups.split(",") if pair]
+    names = [query.strip() for query, _, count in pairs for _ in range(int(count))]
+    return names[number - 1] if names else ""

@@ -20,7 +20,8 @@ from starlette.responses import (
     Response,
     StreamingResponse,
 )
-from starlette.routing import Route
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 
 from ks_actors._errors import ConfigError
 from ks_actors.cli.processes._child import Child, ChildState
@@ -84,6 +85,7 @@ def page_of(supervisor: Supervisor) -> Starlette:
         *_probes(supervisor),
         Route("/", partial(_list, supervisor)),
         Route("/api/processes", partial(_processes, supervisor)),
+        Mount("/static", StaticFiles(packages=[("ks_actors.web", "static")])),
         Route("/members/{number:int}", _to_page),
         Route("/members/{number:int}/{path:path}", proxy, methods=["GET", "POST"]),
     ]
@@ -137,6 +139,7 @@ async def _views(supervisor: Supervisor, target: str, within_s: float) -> list[d
 def _facts(child: Child) -> dict[str, Any]:
     return {
         "member": child.number,
+        "query": child.query,
         "state": child.state.value,
         "app_state": child.app_state,
         "tasks": child.active,
@@ -177,18 +180,31 @@ async def _list(supervisor: Supervisor, _: Request) -> Response:
     """Answer the page of all members, which looks again every 5 s."""
     rows = "".join(
         f'<tr><td><a href="members/{child.number}/">{child.number}</a></td>'
+        f"<td>{escape(child.query) or 'all'}</td>"
         f"<td>{child.state.value}</td><td>{escape(child.app_state)}</td><td>{child.active}</td>"
         f"<td>{child.pid or ''}</td><td>{child.restarts}</td><td>{escape(child.error)}</td></tr>"
         for child in supervisor.children
     )
     heads = "".join(
         f"<th>{name}</th>"
-        for name in ("member", "state", "app", "tasks", "pid", "restarts", "last error")
+        for name in (
+            "Member",
+            "Query",
+            "State",
+            "App",
+            "Tasks",
+            "Process",
+            "Restarts",
+            "Last error",
+        )
     )
     return HTMLResponse(
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>members</title>'
-        '<meta http-equiv="refresh" content="5"><h1>Members</h1>'
-        f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></html>",
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Members</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark"><meta http-equiv="refresh" content="5">'
+        '<link rel="stylesheet" href="static/page.css"><header><h1>Members</h1></header>'
+        f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
+        "</div><p class='faint'>The page of each member has all instances of the group.</p></html>",
         headers={"cache-control": "no-store"},
     )
 

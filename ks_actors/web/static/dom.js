@@ -13,6 +13,14 @@ export function make(name, attributes = {}, ...children) {
   return element;
 }
 
+/** Return a new element of a drawing. */
+export function draw(name, attributes, text) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
+
 /** Set the text of an element, if it differs: a selection in it survives. */
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
@@ -37,9 +45,12 @@ export function keep(parent, items, keyOf, create, update) {
   for (const child of before.values()) child.remove();
 }
 
-/** Return a number in few characters; unknown ones are a dash. */
+/** Return a whole number with all its digits. */
+export const exact = (value) => value.toLocaleString("en");
+
+/** Return a number in few characters; an unknown one is "?". */
 export function short(value) {
-  if (value === null || value === undefined) return "–";
+  if (value === null || value === undefined) return "?";
   if (value >= 1e9) return `${(value / 1e9).toFixed(1)}G`;
   if (value >= 1e6) return `${(value / 1e6).toFixed(1)}M`;
   if (value >= 1e4) return `${(value / 1e3).toFixed(1)}k`;
@@ -47,16 +58,17 @@ export function short(value) {
 }
 
 /** Return a number of things in words. */
-export const counted = (count, noun) => `${short(count)} ${noun}${count === 1 ? "" : "s"}`;
+export const counted = (count, noun) => `${short(count)} ${count === 1 ? noun : noun.endsWith("y") ? `${noun.slice(0, -1)}ies` : `${noun}s`}`;
 
 /** Return a rate in records per second. */
-export const rate = (value) => (value === null || value === undefined ? "–" : `${short(value)}/s`);
+export const rate = (value) => (value === null || value === undefined ? "?" : `${short(value)}/s`);
 
-/** Return a time in ms as seconds, minutes or hours. */
+/** Return a time in ms as seconds, minutes, hours or days. */
 export function lasted(ms) {
-  if (ms < 1000) return `${ms} ms`;
+  if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 120_000) return `${Math.round(ms / 1000)} s`;
-  return ms < 7_200_000 ? `${Math.round(ms / 60_000)} min` : `${Math.round(ms / 3_600_000)} h`;
+  if (ms < 7_200_000) return `${Math.round(ms / 60_000)} min`;
+  return ms < 172_800_000 ? `${Math.round(ms / 3_600_000)} h` : `${Math.round(ms / 86_400_000)} d`;
 }
 
 /** Return a wall-clock time in ms as the reader's own. */
@@ -67,3 +79,14 @@ export function moment(ms) {
   const date = new Date(ms);
   return Number.isNaN(date.getTime()) ? `${ms} ms` : date.toISOString();
 }
+
+/** Return a timestamp in ms in few characters: the reader's own time, with the date unless it is of today. */
+export function brief(ms) {
+  const date = new Date(ms);
+  if (Number.isNaN(date.getTime())) return `${ms} ms`;
+  if (date.toDateString() === new Date().toDateString()) return date.toLocaleTimeString();
+  return date.toLocaleString([], { dateStyle: "short", timeStyle: "short" });
+}
+
+/** Return two timestamps in ms as one text. */
+export const span = (first, last) => (brief(first) === brief(last) ? brief(first) : `${brief(first)} – ${brief(last)}`);

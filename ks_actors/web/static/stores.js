@@ -1,5 +1,5 @@
 // The query box.
-import { at, make, say } from "./dom.js";
+import { at, brief, make, say, span } from "./dom.js";
 import { ask } from "./requests.js";
 
 let stores = [];
@@ -10,8 +10,20 @@ function about() {
     say(at("store-about"), "This topology has no store that can be asked.");
     return;
   }
-  const where = store.everywhere ? "whole on each instance" : "the partitions of this instance";
-  say(at("store-about"), `${store.kind}, keys by ${store.key}, values by ${store.value}, ${where}`);
+  const where = store.everywhere ? "all rows are on each instance" : "the rows of this instance's partitions";
+  say(at("store-about"), `${KINDS.find(([part]) => store.kind.includes(part))[1]}; keys ${named(store.key)}, values ${named(store.value)}; ${where}`);
+}
+
+// The first part that is in a store's kind tells its words.
+const KINDS = [["version", "Versions by key"], ["session", "Sessions by key"], ["window", "Windows by key"], ["key_value", "Rows by key"], ["", "A store of its own kind"]];
+
+/** Return the name of a serde without what Python adds. */
+const named = (serde) => serde.replace(/^<Serde (.*)>$/, "$1");
+
+/** Return the time of a row: of its window, session or version. */
+function time(at) {
+  if (!Array.isArray(at)) return at === null ? "" : brief(at);
+  return at[1] === null ? `since ${brief(at[0])}` : span(...at);
 }
 
 const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value));
@@ -23,7 +35,7 @@ async function query(event) {
   const problem = at("query-error"), table = at("rows");
   try {
     const found = await ask(`api/stores/${encodeURIComponent(at("store").value)}?${asked}`);
-    const rows = found.rows.map((row) => make("tr", {}, make("td", {}, shown(row.key)), make("td", {}, row.at === null ? "" : shown(row.at)), make("td", {}, shown(row.value))));
+    const rows = found.rows.map((row) => make("tr", {}, make("td", {}, shown(row.key)), make("td", {}, time(row.at)), make("td", {}, shown(row.value))));
     table.tBodies[0].replaceChildren(...rows);
     table.hidden = rows.length === 0;
     say(problem, rows.length === 0 ? "no rows" : found.more ? "there are more rows: narrow the range, or ask for more" : "");

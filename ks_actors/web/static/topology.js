@@ -1,19 +1,27 @@
 // The drawing of the topology: layers from the topics that are read down to those that are written.
-import { counted, lasted, rate } from "./dom.js";
+import { counted, draw, lasted, rate } from "./dom.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const HEIGHT = 40, GAP_X = 26, GAP_Y = 44, MARGIN = 14, CHARACTER = 8.8, LONGEST = 34;
 // Records of old dates are replayed: their age is no lag.
 const LONG_AGO_S = 30 * 86_400;
 
-function draw(name, attributes, text) {
-  const element = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  if (text !== undefined) element.textContent = text;
-  return element;
-}
-
 const cut = (name) => (name.length <= LONGEST ? name : `${name.slice(0, 14)}…${name.slice(-(LONGEST - 15))}`);
+
+/** Return a graph without boxes for sources and sinks: a topic and those that read or write it are one box. */
+function folded(graph) {
+  const inside = new Set(graph.nodes.filter((node) => node.kind === "source" || node.kind === "sink").map((node) => node.id));
+  const topics = new Map([...inside].map((id) => [id, []]));
+  for (const [from, to] of graph.edges) {
+    if (from.startsWith("topic:")) topics.get(to).push(from);
+    if (to.startsWith("topic:")) topics.get(from).push(to);
+  }
+  const edges = new Map();
+  for (const [from, to] of graph.edges) {
+    if (from.startsWith("topic:") || to.startsWith("topic:")) continue;
+    for (const one of topics.get(from) ?? [from]) for (const other of topics.get(to) ?? [to]) edges.set(`${one}\n${other}`, [one, other]);
+  }
+  return { nodes: graph.nodes.filter((node) => !inside.has(node.id)), edges: [...edges.values()] };
+}
 
 /** Return the boxes in an order in which each comes before those below it, and the arrows that close a circle. */
 function sorted(graph, down) {
@@ -94,15 +102,17 @@ function topicText(topic, lagText) {
 
 /** A drawn topology, to be updated each second. */
 export class Drawing {
-  constructor(parent, graph) {
+  constructor(parent, whole) {
+    const graph = folded(whole);
     this.boxes = [];
     this.edges = [];
     const rows = rowsOf(graph, layersOf(graph));
-    const widths = rows.map((row) => row.map((node) => Math.max(124, cut(node.name).length * CHARACTER + 20)));
+    const widths = rows.map((row) => row.map((node) => Math.max(124, cut(node.label).length * CHARACTER + 20)));
     const lengths = widths.map((row) => row.reduce((sum, one) => sum + one + GAP_X, -GAP_X));
     const width = Math.max(...lengths, 200) + 2 * MARGIN;
     const height = rows.length * (HEIGHT + GAP_Y) - GAP_Y + 2 * MARGIN;
     const svg = draw("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "The topology as a drawing" });
+    svg.style.setProperty("--wide", `${width}px`);
     const marks = draw("defs", {});
     const arrow = draw("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" });
     arrow.append(draw("path", { d: "M0 0L8 4L0 8z", class: "arrow" }));
@@ -140,7 +150,7 @@ export class Drawing {
     box.append(
       title,
       draw("rect", { class: "box", width: wide, height: HEIGHT, rx: round }),
-      draw("text", { x: wide / 2, y: 17, "text-anchor": "middle" }, cut(node.name)),
+      draw("text", { x: wide / 2, y: 17, "text-anchor": "middle" }, cut(node.label)),
       small,
     );
     svg.append(box);

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ks_actors import Batch, Fenced, LogTimeout, RedriveRefused, StreamsBuilder, UnknownTopicOrPartition
-from ks_actors.letters import Letter, newest_letters, read_letter, read_letters, redrive
+from ks_actors.letters import Letter, newest_letters, read_letter, read_letters, redrive, redrive_letters
 from ks_actors.log import GroupMetadata, Outgoing, TopicPartition
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology
@@ -183,6 +183,21 @@ async def test_operators_with_different_ids_at_once_redrive_a_letter_once(harnes
     outcomes = await asyncio.gather(*(redrive(harness.log, DEAD, 0, application_id=each) for each in ids), return_exceptions=True)
     assert [type(outcome) for outcome in outcomes if not isinstance(outcome, Letter)] == [RedriveRefused] * 3
     assert len(await harness.read("in")) == 2
+
+
+@in_app(lambda: parsing(Mended()), topics=TOPICS, **SETTINGS)
+async def test_letters_of_a_group_go_back_once_whoever_else_redrives_some(harness: AppHarness) -> None:
+    """Each record is written once, in its order, by operators with different ids that redrive all and one; aborted tries leave nothing."""
+    values = [f"bad{number}" for number in range(6)]
+    await feed_all(harness, "in", [TestRecord("a", value, 7) for value in values], partition=0)
+    tries = [redrive_letters(harness.log, DEAD, range(6), application_id=each) for each in ("one", "two")]
+    found = await asyncio.gather(*tries, redrive(harness.log, DEAD, 3, application_id="app"), return_exceptions=True)
+    every = [letter.offset for one in found for letter in (one if isinstance(one, list) else [one] if isinstance(one, Letter) else [])]
+    assert sorted(every) == list(range(6))
+    back = [str(record.value) for record in (await harness.read("in"))[6:]]
+    assert sorted(back) == values
+    assert [value for value in back if value != "bad3"] == [value for value in values if value != "bad3"]
+    assert all(letter.redriven for letter in await letters(harness))
 
 
 @in_app(lambda: parsing(Mended()), topics=TOPICS, **SETTINGS)

@@ -14,7 +14,7 @@ from playwright.async_api import async_playwright
 from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
-    from playwright.async_api import Page
+    from playwright.async_api import Dialog, Page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -43,7 +43,13 @@ class Seen:
         self.errors: list[str] = []
         page.on("console", lambda message: self.errors.append(message.text) if message.type in {"error", "warning"} else None)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.asked: list[str] = []
+        page.on("dialog", self._agree)
         page.set_default_timeout(PATIENCE_S * 1000)
+
+    async def _agree(self, dialog: Dialog) -> None:
+        self.asked.append(dialog.message)
+        await dialog.accept()
 
     async def text(self, selector: str, pattern: str) -> None:
         """Wait until the text of an element matches a regular expression."""

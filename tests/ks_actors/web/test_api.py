@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -23,10 +24,12 @@ from ks_actors.dsl import Consumed, Grouped, Materialized, SessionWindows
 from ks_actors.log import Log, NewTopic, Outgoing, TopicPartition, open_log
 from ks_actors.serdes import BYTES, LONG, STRING, Serde
 from ks_actors.serdes import json as json_of
+from ks_actors.system import MemberProcess
 from ks_actors.topology import Topology
 from ks_actors.web import create_app
 from ks_actors.web._graph import Layout
 from ks_actors.web._sampler import Sampler
+from ks_actors.web._trends import Trends
 from tests.ks_actors.web.helpers import AUTHORIZED, TOKEN, Visits, client_of, fresh_log, visit, visiting
 from tests.waiting import until
 
@@ -157,6 +160,43 @@ async def test_tasks_members_and_lag_are_those_of_the_app(tmp_path: Path) -> Non
         await here.app.resume()
 
 
+async def test_members_have_names_queries_and_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a member that runs another query, and of one whose tag tells its page; those of one supervisor lie beside each other."""
+    builder = StreamsBuilder()
+    for query in ("fraud", "stats"):
+        with builder.query(query):
+            builder.stream(query, Consumed(STRING, STRING)).to("out")
+    channel, other = socket.socketpair()
+    member = MemberProcess(2, 2, "", channel, tmp_path)
+    for module in ("ks_actors.web._group", "ks_actors.assignment._info"):
+        monkeypatch.setattr(f"{module}.current_member", lambda: member)
+    log = open_log("memory://")
+    await log.start()
+    await log.create_topics([NewTopic(name, 1) for name in ("fraud", "stats", "out")])
+
+    def instance(name: str, query: str, **tags: str) -> App:
+        return App(
+            builder.build(), StreamsConfig(application_id="shop", client_id=name, state_dir=tmp_path / name, queries=query, client_tags=tags), log=log
+        )
+
+    async with (
+        instance("shop", "fraud") as first,
+        instance("shop-2", "stats") as second,
+        client_of(second) as client,
+        instance("other", "fraud", page="http://10.0.0.5:8080/"),
+        instance("bad", "fraud", page="javascript:1"),
+    ):
+        await until(lambda: {"1_0"} <= {str(one.task) for one in second.tasks()} and first.state is InstanceState.RUNNING)
+        found = {one["name"]: one for one in (await client.get("/api/members")).json()}
+    assert {name: one["page"] for name, one in found.items()} == {"shop": "../1/", "shop-2": "../2/", "other": "http://10.0.0.5:8080/", "bad": None}
+    assert [name for name, one in found.items() if one["here"]] == ["shop-2"]
+    assert (found["shop-2"]["tasks"], found["shop-2"]["queries"]) == (["1_0"], ["stats"])
+    assert sorted((one["tasks"], one["queries"]) for one in found.values() if one["tasks"] != ["1_0"]) == [([], []), ([], []), (["0_0"], ["fraud"])]
+    await log.close()
+    channel.close()
+    other.close()
+
+
 async def test_stores_are_asked_by_keys_that_a_person_types(tmp_path: Path) -> None:
     """By one key, a range, or all; windows with their starts; never more rows than the limit."""
     async with site(tmp_path) as here:
@@ -219,13 +259,33 @@ async def test_dead_letters_are_listed_and_redriven_once(tmp_path: Path) -> None
         assert "not as expected" in (await here.post("/api/dead-letters/redrive", {"topic": "dead"}, 400))["error"]
         for wrong in ({"partition": -1}, {"partition": 1 << 31}, {"offset": -1}, {"offset": 1 << 63}):
             assert "not as expected" in (await here.post("/api/dead-letters/redrive", {**where, **wrong}, 400))["error"]
+        assert (listed["total"], listed["whole"], listed["ends"]) == (1, True, {"dead": [1]})
+        assert [(one["exception"], one["source"], one["count"]) for one in listed["groups"]] == [("ValueError", "visits", 1)]
         assert "more than 10000 bytes" in (await here.post("/api/dead-letters/redrive", {"topic": "x" * 10_000}, 413))["error"]
+
+
+async def test_a_group_of_letters_is_redriven_as_it_was_seen(tmp_path: Path) -> None:
+    """Letters of other errors stay, and so do those that fail again: each order ends."""
+    async with site(tmp_path) as here:
+        await here.visit("bad one", "/", "bad two")
+        ends = (await here.get("/api/dead-letters"))["ends"]["dead"]
+        group = {"topic": "dead", "exception": "ValueError", "source": "visits", "ends": ends}
+        assert await here.post("/api/dead-letters/redrive-group", {**group, "exception": "KeyError"}) == {"redriven": 0, "left": 0}
+        assert await here.post("/api/dead-letters/redrive-group", group) == {"redriven": 2, "left": 0}
+        await here.app.wait_until_caught_up()
+        (found,) = (await here.get("/api/dead-letters"))["groups"]
+        assert (found["count"], found["redriven"]) == (4, 2)
+        # The records are of 1970, and have failed now.
+        assert found["last_ms"] == 30_000
+        assert 1_500_000_000_000 < found["failed_first_ms"] < found["failed_last_ms"]
+        assert await here.post("/api/dead-letters/redrive-group", group) == {"redriven": 0, "left": 0}
+        assert "is not a dead letter topic" in (await here.post("/api/dead-letters/redrive-group", {**group, "topic": "seen"}, 404))["error"]
 
 
 async def test_nothing_can_be_changed_without_the_token(tmp_path: Path) -> None:
     """401 for callers without it or with another one; and where the page has none, no such path."""
     async with site(tmp_path) as here:
-        for path in ("/api/pause", "/api/resume", "/api/snapshots", "/api/dead-letters/redrive"):
+        for path in ("/api/pause", "/api/resume", "/api/snapshots", "/api/dead-letters/redrive", "/api/dead-letters/redrive-group"):
             for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": TOKEN}, {"authorization": f"Basic {TOKEN}"}):
                 found = await here.post(path, None, 401, headers)
                 assert "needs the token" in found["error"]
@@ -364,6 +424,29 @@ async def test_the_view_has_rates_and_stuck_tasks(tmp_path: Path) -> None:
         await here.app.wait_until_caught_up()
         assert not any(task.stuck for task in sampler.look().tasks)
         assert view.processed > 0
+
+
+async def test_the_figures_of_five_minutes_are_kept_without_readers(tmp_path: Path) -> None:
+    """Rate, lag, dropped records and latency by samples of two seconds, from the first request on until the app ends."""
+    log = await fresh_log()
+    async with visiting(log, tmp_path, Visits()) as app:
+        trends = Trends(app, Layout(app))
+        for second in range(0, 320, 2):
+            if second == 318:
+                await visit(log, "/", "bad")
+                await app.wait_until_caught_up()
+            trends.sample(second)
+        found = trends.view()
+        assert found.rate == (*[0.0] * 149, 1.5)  # with the record of the repartition topic
+        assert found.dropped == (*[0.0] * 149, 0.5)
+        assert (len(found.lag), found.lag[-1]) == (150, 0)
+        assert found.latency[:-1] == (None,) * 149
+        assert (found.latency[-1] or 0) > 1_000_000_000_000  # the records are of 1970
+        made = create_app(app)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(made), base_url="http://127.0.0.1") as client:
+            await client.get("/ready")
+        await until(lambda: len(made.state.events.trends.view().lag) == 1)
+    await log.close()
 
 
 async def test_events_stream_a_view_to_all_readers_from_one_look(tmp_path: Path) -> None:

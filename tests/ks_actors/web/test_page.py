@@ -21,6 +21,7 @@ from tests.ks_actors.web.helpers import TOKEN, Visits, fresh_log, visit, visitin
 
 pytestmark = pytest.mark.unmeasured
 STUCK_MS = 500
+COLORS = "(selectors) => new Set(selectors.map((one) => getComputedStyle(document.querySelector(one)).color)).size"
 
 
 class Shown:
@@ -53,11 +54,27 @@ async def test_the_page_shows_an_app_that_runs_and_updates_each_second(tmp_path:
         await here.seen.text("#application", "^site$")
         await here.seen.text("#health", "^ready · RUNNING$")
         await here.seen.text("#topology", "visits.*looks-up")
+        await here.seen.text("#figures div", "^Guaranteeat least once$")
+        await here.seen.text("#more", "^4 tasks · no standbys · 1 worker · 1 instance")
+        # A topic and its source or sink are one box, and a node without a name has that of its operation.
+        boxes = await here.page.locator("#topology g text:not(.small)").all_text_contents()
+        assert sorted(boxes) == ["aggregate"] * 2 + [
+            "by-page",
+            "by-page-repartition-filter",
+            "looks-up",
+            "per-minute",
+            "per-page",
+            "seen",
+            "site-by-page-repartition",
+            "visits",
+        ]
         assert await here.page.locator("#tasks tbody tr").count() == 4
         assert TOKEN not in here.page.url
         await visit(here.log, *["/"] * 200)
         await here.seen.text("#figures div:first-child dd", r"^[1-9]\d*(\.\d)?/s$")
         await here.seen.text("#topology .topic", r"visits.*lag 0")
+        assert await here.page.locator("#figures .trend").count() == 4
+        await here.page.wait_for_selector("#figures .trend path[d^=M]", state="attached")
         # The arrow out of the topic has its rate.
         await here.seen.text("#topology .edge.flows + text", r"^[1-9]\d*(\.\d)?/s$")
         await here.seen.views(3)
@@ -78,8 +95,7 @@ async def test_a_growing_lag_is_seen_on_the_topic_and_in_the_figures(tmp_path: P
     """Paused by its button, the app is not ready and its lag grows; resumed, it goes back to 0."""
     async with shown(tmp_path) as here:
         await here.page.click("#pause")
-        await here.seen.text("#problems li", "^paused: ")
-        await here.seen.text("#health", "^not ready")
+        await here.seen.text("#health", "^paused")
         for lag in (30, 60):
             await visit(here.log, *["/"] * 30)
             await here.seen.text("#topology .topic", rf"visits.*lag {lag}\b")
@@ -126,12 +142,15 @@ async def test_a_dead_letter_is_shown_and_redriven(tmp_path: Path) -> None:
         await visit(here.log, "/", bad)
         await here.app.wait_until_caught_up()
         await here.page.click("#letters-again")
-        await here.seen.text("#letters li", "ValueError: no page bad <img")
+        await here.seen.text("#letters > li", r"ValueError . 1 visits.*no page bad <img")
         assert await here.page.locator("#letters img").count() == 0
+        assert not await here.page.locator("#letters pre").first.is_visible()
+        await here.page.click("#letters > li > details > summary")
+        await here.page.click("#letters ul summary")
         here.visits.mended = True
-        await here.page.click("#letters button")
-        await here.seen.text("#letters li", "written back to its source")
-        assert not await here.page.locator("#letters button").first.is_visible()
+        await here.page.click("#letters ul button")
+        await here.seen.text("#letters ul", "written back to its source")
+        assert not await here.page.locator("#letters button:visible").count()
         await here.app.wait_until_caught_up()
         assert await here.app.store("per-page").get(bad) == 1
         await here.page.select_option("#store", "per-page")
@@ -141,13 +160,51 @@ async def test_a_dead_letter_is_shown_and_redriven(tmp_path: Path) -> None:
         assert await here.page.evaluate("window.broken") is None
 
 
+async def test_letters_of_one_error_and_topic_are_one_line_and_go_back_together(tmp_path: Path) -> None:
+    """With their number, beyond those that are listed; the button asks, and writes back all that the line has counted."""
+    async with shown(tmp_path, browser={"viewport": {"width": 1440, "height": 900}}) as here:
+        await visit(here.log, *[f"bad {number}" for number in range(60)])
+        await here.app.wait_until_caught_up()
+        await here.seen.text("#letters-again", "^Refresh: 60 dropped since$")
+        await here.page.click("#letters-again")
+        await here.seen.text("#letters-about", "^50 of 60 in dead$")
+        await here.seen.text("#letters > li", "^ValueError . 60 visits")
+        assert await here.page.locator("#letters > li").count() == 1
+        assert await here.page.locator("#letters ul li").count() == 50
+        # Trouble comes first, and the topology is beside it.
+        letters = await here.page.locator("#letters").bounding_box()
+        drawing = await here.page.locator("#drawing").bounding_box()
+        assert letters is not None
+        assert drawing is not None
+        assert letters["x"] + letters["width"] < drawing["x"]
+        here.visits.mended = True
+        await here.page.click("#letters > li > button")
+        await here.seen.text("#letters > li", "all written back")
+        assert here.seen.asked == ["Write 60 records back to visits?"]
+        await here.app.wait_until_caught_up()
+        assert await here.app.store("per-page").get("bad 59") == 1
+
+
+async def test_a_paused_app_has_a_state_of_its_own(tmp_path: Path) -> None:
+    """Pause asks once; pill and banner are of one colour, which is not that of trouble, and the banner names the button that goes on."""
+    async with shown(tmp_path) as here:
+        await here.page.click("#pause")
+        await here.seen.text("#problems li", "^paused: the app is paused; the Resume button resumes it$")
+        await here.seen.text("#health", "^paused · RUNNING$")
+        assert len(here.seen.asked) == 1
+        assert await here.page.evaluate(COLORS, ["#health", "#problems li"]) == 1
+        assert await here.page.locator("#health").evaluate("(pill) => getComputedStyle(pill).color") == "rgb(29, 79, 184)"
+        await here.page.click("#resume")
+        await here.seen.text("#health", "^ready")
+
+
 async def test_the_query_box_shows_rows_and_errors(tmp_path: Path) -> None:
     """All rows up to the limit, with a word when there are more; none; and the reason when a question makes no sense."""
     async with shown(tmp_path) as here:
         await visit(here.log, "/", "/about", "/shop")
         await here.app.wait_until_caught_up()
         await here.page.select_option("#store", "per-page")
-        await here.seen.text("#store-about", "^timestamped_key_value, keys by <Serde STRING>")
+        await here.seen.text("#store-about", "^Rows by key; keys STRING, values LONG; ")
         await here.page.fill("#limit", "2")
         await here.page.click("#query button")
         await here.seen.text("#query-error", "there are more rows")
@@ -268,9 +325,10 @@ async def test_an_instance_that_goes_away_is_told(tmp_path: Path) -> None:
     async with visiting(log, tmp_path, visits) as app, serve_page(app) as first, browsing(first.link) as seen:
         port = int(first.url.rstrip("/").rpartition(":")[2])
         await first.close()
-        await seen.text("#health", "^no answer$")
-        await seen.text("#notice", r"^the instance does not answer; all below is of .*\d:\d\d:\d\d.*, its last answer")
-        for part in ("#figures", "#topology", "#tasks", "#members", "#lag"):
+        await seen.text("#health", r"^no answer · as of .*\d:\d\d:\d\d")
+        assert await seen.page.evaluate(COLORS, ["#health", "#notice"]) == 1
+        await seen.text("#notice", r"^the instance does not answer; all below is as of .*\d:\d\d:\d\d.*, its last answer")
+        for part in ("#figures", "#more", "main"):
             assert await seen.page.locator(part).evaluate("(part) => getComputedStyle(part).opacity") == "0.45"
         assert await seen.page.locator("#pause").is_disabled()
         async with serve_page(app, port=port):
@@ -292,7 +350,7 @@ async def test_figures_of_a_frozen_instance_are_shown_as_old(tmp_path: Path, mon
         with monkeypatch.context() as patch:
             patch.setattr(Sampler, "look", lambda _: 1 / 0)
             await here.page.clock.fast_forward(6_000)
-            await here.seen.text("#notice", "^the instance does not answer; all below is of ")
+            await here.seen.text("#notice", "^the instance does not answer; all below is as of ")
             assert await here.page.locator("#pause").is_disabled()
         await here.seen.text("#health", "^ready")
         assert await here.page.locator("#pause").is_enabled()
@@ -318,7 +376,7 @@ async def test_a_lag_that_is_not_known_is_a_question_mark_everywhere(tmp_path: P
     away: Any = _Away(log)
     async with visiting(away, tmp_path, visits) as app, serve_page(app) as served, browsing(served.link) as seen:
         for away.gone, lag in ((False, "0"), (True, r"\?"), (False, "0")):
-            await seen.text("#figures div", rf"^Lag here{lag}$")
+            await seen.text("#figures div", rf"^Lag here{lag}")
             await seen.text("#topology .topic", rf"visits.*lag {lag}$")
             await seen.text("#tasks tbody tr td[data-label=Lag]", rf"^{lag}$")
     await log.close()
@@ -334,6 +392,8 @@ async def test_it_fits_a_phone_and_follows_the_scheme(tmp_path: Path, scheme: st
         await here.app.wait_until_caught_up()
         await here.page.click("#letters-again")
         await here.seen.text("#letters li", "no page bad")
+        await here.page.click("#letters summary")
+        await here.page.click("#letters ul summary")
         await here.seen.views(1)
         assert await here.page.evaluate("document.scrollingElement.scrollWidth") <= 360
         ground = await here.page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -356,6 +416,7 @@ async def test_it_works_with_a_keyboard_alone(tmp_path: Path) -> None:
         assert await here.page.evaluate("document.activeElement.id") == "pause"
         await keyboard.press("Enter")
         await here.seen.text("#problems li", "^paused: ")
+        assert here.seen.asked == ["Pause this instance? Its tasks stay here, and their records wait until it is resumed."]
 
 
 async def test_values_of_records_are_never_read_as_html(tmp_path: Path) -> None:
@@ -368,6 +429,6 @@ async def test_values_of_records_are_never_read_as_html(tmp_path: Path) -> None:
         await producer.close()
         await here.app.wait_until_caught_up()
         await here.page.click("#letters-again")
-        await here.seen.text("#letters li pre", "<script>")
+        await here.seen.text("#letters pre", "<script>")
         assert await here.page.locator("main script").count() == 0
         assert await here.page.evaluate("window.broken") is None

@@ -26,7 +26,7 @@ async def supervisor() -> AsyncIterator[Supervisor]:
     """Three members: 1 and 2 run and have pages, 3 rests before its next start."""
     # The paths of sockets are short.
     with tempfile.TemporaryDirectory(prefix="ks-") as directory:
-        made = Supervisor([], 3, Path(directory))
+        made = Supervisor([], 3, Path(directory), "fraud=1,rest=2")
         async with AsyncExitStack() as stack:
             for child in made.children:
                 child.starts = child.number
@@ -103,7 +103,9 @@ async def test_the_list_names_all_members(supervisor: Supervisor) -> None:
     async with client(page_of(supervisor)) as asking:
         page = (await asking.get("/")).text
         found = (await asking.get("/api/processes")).json()
+        assert (await asking.get("/static/page.css")).status_code == 200
     assert "&lt;b&gt;wrong" in page
+    assert [each["query"] for each in found] == ["fraud", "rest", "rest"]
     assert [(each["member"], each["state"], each["restarts"]) for each in found] == [(1, "RUNNING", 0), (2, "RUNNING", 1), (3, "RESTING", 2)]
 
 
