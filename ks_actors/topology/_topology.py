@@ -83,6 +83,7 @@ class Topology(metaclass=Hinted):
         self._groups: Groups[str] = Groups()
         self._queries: QueryNames = QueryNames()
         self._query_of: dict[str, str] = {}
+        self._left_out: dict[str, tuple[int, ...]] = {}  # by `only`
         self.optimizations: frozenset[str] | None = None
         """The optimizations applied at the build (`topology_optimization`).
 
@@ -437,9 +438,12 @@ class Topology(metaclass=Hinted):
         with self._queries.open(name, weight):
             yield
 
-    def queries(self) -> Mapping[str, tuple[int, ...]]:
-        """Return the numbers of the subtopologies by query; `rest` has those outside of queries."""
-        found: dict[str, tuple[int, ...]] = {}
+    def queries(self, *, whole: bool = False) -> Mapping[str, tuple[int, ...]]:
+        """Return the numbers of the subtopologies by query; `rest` has those outside of queries.
+
+        The `whole` topology includes the queries that `only` has left out.
+        """
+        found = dict(self._left_out) if whole else {}
         parts = self.subtopologies()
         check_topics(parts, self._internal)
         for each in parts:
@@ -457,7 +461,8 @@ class Topology(metaclass=Hinted):
         Members of one group can run different queries. Global stores belong to all. Raises
         TopologyError for unknown queries.
         """
-        wanted = checked_queries(queries, self.queries())
+        known = self.queries(whole=True)
+        wanted = checked_queries(queries, known.keys() - self._left_out.keys())
         parts = [each for each in self.subtopologies() if each.query in wanted]
         kept = {name for each in parts for name in each.nodes}
         for keeper in self._global_topics.values():
@@ -465,6 +470,7 @@ class Topology(metaclass=Hinted):
         read = {topic for each in parts for topic in each.source_topics}
         stores = {name for each in parts for name in each.stores}
         part = copy(self)
+        part._left_out = {query: known[query] for query in known if query not in wanted}
         part._nodes = {name: node for name, node in self._nodes.items() if name in kept}
         part._stores = {name: spec for name, spec in self._stores.items() if name in stores}
         part._internal = {name: topic for name, topic in self._internal.items() if name in read}

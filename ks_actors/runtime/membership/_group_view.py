@@ -31,7 +31,10 @@ _KNOWS_GROUPERS = 4
 
 
 class GroupView:
-    """Decode assignments, and encode the instance's data for the leader."""
+    """Decode assignments, and encode the instance's data for the leader.
+
+    `left_out` are the subtopologies that this instance does not run, with their queries.
+    """
 
     def __init__(
         self,
@@ -39,6 +42,7 @@ class GroupView:
         rebalance_timeout_ms: int,
         assignment_check: AssignmentCheck | None = None,
         traits: MemberTraits | None = None,
+        left_out: Mapping[int, str] | None = None,
     ) -> None:
         self.rebalance_seconds: float = rebalance_timeout_ms / 1000
         self._process_id: str = process_id
@@ -55,6 +59,9 @@ class GroupView:
         self._standing: frozenset[TaskId] = frozenset()
         # All members with their tasks, as of the last assignment; empty if none has an endpoint.
         self.hosts: tuple[HostedTasks, ...] = ()
+        # The queries of the topology that no member runs, as of the last assignment.
+        self.uncovered: tuple[str, ...] = ()
+        self._left_out: Mapping[int, str] = left_out or {}
 
     @property
     def stateful(self) -> frozenset[int]:
@@ -71,6 +78,9 @@ class GroupView:
         tasks = dict(self._last) if told.kept else decode_tasks(assignment)
         if not told.kept:  # else the assignment has no map
             self.hosts = told.hosts
+            self.uncovered = tuple(
+                sorted({self._left_out[each] for each in told.uncovered if each in self._left_out})
+            )
         if tasks and self._traits.grouping and told.version < _KNOWS_GROUPERS:
             raise TopologyError(
                 "the group's leader runs a release that knows no partition groupers, and this "
@@ -124,7 +134,7 @@ class GroupView:
         Other members may be out of the group too and return later: such members do not count as
         departed.
         """
-        self._processes, self._last = frozenset(), {}
+        self._processes, self._last, self.uncovered = frozenset(), {}, ()
 
     @property
     def topics(self) -> frozenset[str] | None:

@@ -28,7 +28,7 @@ _ENDS = {InstanceState.NOT_RUNNING, InstanceState.ERROR}
 
 
 class HealthReason(Enum):
-    """The reason why an app is not live or not ready."""
+    """The reason why an app is not live or not ready, or its group is incomplete."""
 
     ENDED = "ended"
     """Not live: the app has ended, and starts no more."""
@@ -52,6 +52,8 @@ class HealthReason(Enum):
     """Not ready: handlers drop more than `max_drop_ratio` of the records of the last minute."""
     ASSIGNMENT = "assignment"
     """Not ready: the group's assignor or grouper failed, so the group keeps its last assignment."""
+    UNCOVERED = "uncovered"
+    """No member of the group has run a query for `stall_warning_ms`; the app is ready."""
     STALLED = "stalled"
     """Not ready: records have waited for `stall_warning_ms`, and their task does not go on."""
 
@@ -61,13 +63,18 @@ class HealthReason(Enum):
         return self in {HealthReason.ENDED, HealthReason.EVENT_LOOP, HealthReason.WORKER}
 
     @property
+    def elsewhere(self) -> bool:
+        """Whether the app is ready all the same: the cause is outside of it."""
+        return self is HealthReason.UNCOVERED
+
+    @property
     def runbook(self) -> str:
         """The section of the documentation about this reason, `docs/runbooks/health.md#lag`."""
         return f"docs/runbooks/health.md#{self.name.lower()}"
 
 
 class HealthProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """One reason why an app is not live or not ready."""
+    """One reason why an app is not live or not ready, or its group is incomplete."""
 
     reason: HealthReason
     """The kind of reason."""
@@ -111,7 +118,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     state: InstanceState
     """The state of the app."""
     problems: tuple[HealthProblem, ...]
-    """All reasons why the app is not live or not ready, fatal reasons first."""
+    """All problems, fatal ones first."""
 
     @property
     def live(self) -> bool:
@@ -121,7 +128,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ready(self) -> bool:
         """Whether the app is RUNNING, with all stores restored, its log reachable and no lag."""
-        return not self.problems
+        return all(problem.reason.elsewhere for problem in self.problems)
 
     def __str__(self) -> str:
         word = "ready" if self.ready else "not ready" if self.live else "not live"
@@ -191,10 +198,21 @@ class HealthCheck:
         if failure := self._parts.member.figures.assignor_failure:
             text = f"the group keeps its last assignment: {failure}"
             yield HealthProblem(reason=HealthReason.ASSIGNMENT, text=text)
+        yield from self._uncovered()
         yield from self._restoring()
         yield from self._stalled()
         yield from self._behind()
         yield from self._dropping()
+
+    def _uncovered(self) -> Iterator[HealthProblem]:
+        if self._watch is None:
+            return
+        for query, seconds in self._watch.uncovered.found(self._now_ms / 1000).items():
+            yield HealthProblem(
+                reason=HealthReason.UNCOVERED,
+                text=f"no member of the group has run the query {query} for {seconds:.0f} s",
+                waited_ms=int(seconds * 1000),
+            )
 
     def _restoring(self) -> Iterator[HealthProblem]:
         for task in task_metadata(self._parts):

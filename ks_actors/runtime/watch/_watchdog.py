@@ -16,6 +16,7 @@ from ks_actors.runtime.watch._held_back import OpenTransactions
 from ks_actors.runtime.watch._reasons import Reasons
 from ks_actors.runtime.watch._standstills import StandstillTimes, warnings_due
 from ks_actors.runtime.watch._unreachable import outages_text
+from ks_actors.runtime.watch._uncovered_queries import UncoveredQueries
 from ks_actors.runtime.watch._unread_partitions import UnreadPartitions
 from ks_actors.runtime.watch._waits import Wait, WaitReason
 
@@ -118,6 +119,7 @@ class Watch(Actor[WatchMessage]):
         self._bound: float = topics.config.stall_warning_ms / 1000
         self._stills = StandstillTimes(partition_states, self._bound)
         self._unread = UnreadPartitions(self._bound)
+        self.uncovered: UncoveredQueries = UncoveredQueries(self._bound)
         internal = map(topics.topic, topics.topology.internal_topics)
         self._transactions = OpenTransactions(self._bound, [*internal, *fixed_sinks(topics)])
         self._ends: Mapping[TopicPartition, int] = {}
@@ -203,6 +205,8 @@ class Watch(Actor[WatchMessage]):
     # --- the look ---------------------------------------------------------------------------------
 
     def _look(self, now: float) -> None:
+        uncovered = self._partition_states.member.status().uncovered
+        self.uncovered.note(uncovered, self._steady_time() / 1000)
         self._reasons = self._new_reasons()
         paused = self._partition_states.manager.paused or not self._runs()
         if paused or self._was_paused:

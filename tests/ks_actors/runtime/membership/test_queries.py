@@ -118,6 +118,29 @@ async def test_a_query_that_waits_does_not_use_up_the_buffers_of_another() -> No
 
 
 @in_virtual_time
+async def test_a_query_that_no_member_runs_is_told_by_each_member(caplog: pytest.LogCaptureFixture) -> None:
+    """Each member warns once and says so in its health, but is ready, until a member with that query joins."""
+    text = "no member of the group has run the query stats for 10 s"
+    async with AppHarness(shop(), topics=TOPICS, queries="fraud") as leader, leader.another(queries="fraud") as second:
+
+        def told() -> list[tuple[str, bool, object]]:
+            return [
+                (str(each.app.health()), each.app.health().ready, each.app.metrics().find("uncovered-queries")[0].value)
+                for each in (leader, second)
+            ]  # fmt: skip
+
+        assert told() == [("ready, RUNNING", True, 1)] * 2
+        await asyncio.sleep(61)
+        assert told() == [("ready, RUNNING (uncovered: no member of the group has run the query stats for 60 s)", True, 1)] * 2
+        assert caplog.text.count(f"{text}: its records wait. Start an instance with queries='stats'") == 2
+        async with leader.another(queries="stats"):
+            await asyncio.sleep(5)
+            assert told() == [("ready, RUNNING", True, 0)] * 2
+        await asyncio.sleep(61)
+        assert caplog.text.count(text) == 4
+
+
+@in_virtual_time
 async def test_an_unknown_query_is_refused_before_anything_runs() -> None:
     """The error lists the queries of the topology."""
     with pytest.raises(TopologyError, match="no query 'fruad': choose among fraud, stats"):
