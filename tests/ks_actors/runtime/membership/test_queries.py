@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from ks_actors import StreamsBuilder, TopologyError, UncaughtResponse
+from ks_actors import App, ConfigError, StreamsBuilder, TopologyError, UncaughtResponse
 from ks_actors.dsl import Consumed, Grouped, Materialized, Produced
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
-from tests.ks_actors.runtime.helpers import ALOS, STRINGS, STRINGS_OUT, in_virtual_time
+from tests.ks_actors.runtime.helpers import ALOS, EOS, STRINGS, STRINGS_OUT, in_virtual_time
 
 TOPICS = {"payments": 4, "alerts": 1, "clicks": 4, "pages": 1}
 
@@ -85,6 +85,35 @@ async def test_a_query_that_fails_on_each_record_leaves_other_instances_alone(gu
             assert [record.value for record in await stats.read("pages")][-1] == turn + 1
         assert stats.app.health().ready
         assert await fraud.read("alerts") == []
+
+
+@in_virtual_time
+async def test_an_instance_commits_at_the_least_interval_of_its_queries(guarantee: str) -> None:
+    """A query without an interval has that of the config, and the interval of a query comes before the config's."""
+    builder = StreamsBuilder()
+    for query, interval in (("quick", 50), ("slow", 5_000), ("plain", None)):
+        with builder.query(query, commit_interval_ms=interval):
+            builder.stream(f"in-{query}", STRINGS).to("out", STRINGS_OUT)
+    topics = {"in-quick": 1, "in-slow": 1, "in-plain": 1, "out": 1}
+    options: dict[str, Any] = {"processing_guarantee": guarantee, "commit_interval_ms": 1_000}
+    for queries, expected in (("quick", 50), ("slow", 5_000), ("plain", 1_000), (("slow", "plain"), 1_000), ((), 50)):
+        async with AppHarness(builder.build(), topics=topics, queries=queries, **options) as harness:
+            assert harness.app.config.commit_interval_ms == expected
+            if queries == "slow":
+                for number in range(20):
+                    await harness.produce("in-slow", "k", f"{number}")
+                    await asyncio.sleep(1)
+                assert 3 <= harness.app.metrics()["commit-total"] <= 5
+
+
+@in_virtual_time
+async def test_an_interval_that_the_config_does_not_allow_is_refused() -> None:
+    """The error names the query."""
+    builder = StreamsBuilder()
+    with builder.query("slow", commit_interval_ms=60_000):
+        builder.stream("payments", STRINGS).to("alerts", STRINGS_OUT)
+    with pytest.raises(ConfigError, match=r"query slow: a setting is wrong:\s+commit_interval_ms: 60000 is more than transaction_timeout_ms"):
+        App(builder.build(), "shop", log="memory://", processing_guarantee=EOS)
 
 
 @in_virtual_time
