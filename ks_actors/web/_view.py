@@ -64,7 +64,7 @@ class CallView(msgspec.Struct, frozen=True):
 
 
 class TaskView(msgspec.Struct, frozen=True):
-    """A task of this instance."""
+    """A task of this instance; `query` is None if the topology names no queries."""
 
     task: str
     state: str
@@ -74,6 +74,7 @@ class TaskView(msgspec.Struct, frozen=True):
     restores: tuple[RestoreView, ...]
     calls: tuple[CallView, ...]
     waits: tuple[WaitView, ...]
+    query: str | None = None
 
 
 class TopicView(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +116,7 @@ class ProblemView(msgspec.Struct, frozen=True):
     partition: str | None
     waited_ms: int
     runbook: str
+    query: str | None = None
 
 
 class HealthView(msgspec.Struct, frozen=True):
@@ -181,6 +183,7 @@ def _problem(problem: HealthProblem) -> ProblemView:
         _text(problem.partition),
         problem.waited_ms,
         problem.reason.runbook,
+        problem.query,
     )
 
 
@@ -217,6 +220,7 @@ def task_view(task: TaskMetadata, bound_ms: int) -> TaskView:
         ),
         tuple(CallView(one.node, one.in_flight, one.room) for one in task.calls),
         waits,
+        task.query,
     )
 
 

@@ -587,7 +587,7 @@ class Wiring:
         self, member: Ref[m.MemberMessage], errors: list[Exception], *, clean: bool, leave: bool
     ) -> None:
         timeout_s = self.timeout_s
-        self.manager.tell(m.PauseProcessing(paused=True))
+        self.manager.tell(m.PauseProcessing(True))
         last = self._last_commit()
         given_up = clean and await last.given_up(member, errors)
         # From here on, send no requests: their receivers may have stopped.

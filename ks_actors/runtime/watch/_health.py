@@ -6,7 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, final
 
 import msgspec
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from ks_actors._times import whole_ms
 from ks_actors.lifecycle import check_timeout
@@ -39,7 +39,7 @@ class HealthReason(Enum):
     STATE = "state"
     """Not ready: the app starts, rebalances or closes."""
     PAUSED = "paused"
-    """Not ready: the user has paused the app."""
+    """Not ready: the user has paused the app, or one of its queries."""
     NO_WORKER = "no worker"
     """Not ready: the app has no worker."""
     RESTORING = "restoring"
@@ -84,6 +84,8 @@ class HealthProblem(msgspec.Struct, frozen=True, kw_only=True):
     """The task that the problem concerns; None for the whole app."""
     partition: TopicPartition | None = None
     """The partition that the problem concerns; None if it concerns no single partition."""
+    query: str | None = None
+    """The query that the problem concerns; None for the whole app, or if none is named."""
     waited_ms: int = 0
     """How long the problem has lasted, in ms, if that is known."""
 
@@ -160,7 +162,13 @@ class HealthCheck:
 
     def problems(self, state: InstanceState, *, stuck_ms: int) -> tuple[HealthProblem, ...]:
         """Return all problems of an instance that has not ended, fatal problems first."""
-        return (*self._loop(), *self._workers(stuck_ms), *self._state(state))
+        pauses = self._parts.manager.pauses
+        return tuple(
+            replace(problem, query=pauses.query(problem.task))
+            if pauses.named and problem.task is not None
+            else problem
+            for problem in (*self._loop(), *self._workers(stuck_ms), *self._state(state))
+        )
 
     def _loop(self) -> Iterator[HealthProblem]:
         if self._watch is None or self._watch.looked_ms is None:
@@ -189,10 +197,14 @@ class HealthCheck:
             text = f"the app is {state.name}, not RUNNING"
             yield HealthProblem(reason=HealthReason.STATE, text=text)
         yield from outage_problems(self._log, whole_ms(self._bounds.outage_ms))
-        if self._parts.manager.paused:
+        pauses = self._parts.manager.pauses
+        if pauses.everything:
             text = "the app is paused; App.resume resumes it"
             yield HealthProblem(reason=HealthReason.PAUSED, text=text)
-        elif state is InstanceState.RUNNING and not len(self._parts.workers):
+        for query in () if pauses.everything else sorted(pauses.queries):
+            text = f"the query {query} is paused; App.resume(query={query!r}) resumes it"
+            yield HealthProblem(reason=HealthReason.PAUSED, text=text, query=query)
+        if not pauses.everything and state is InstanceState.RUNNING and not len(self._parts.workers):
             text = "there is no worker; App.add_worker starts one"
             yield HealthProblem(reason=HealthReason.NO_WORKER, text=text)
         if failure := self._parts.member.figures.assignor_failure:
@@ -212,6 +224,7 @@ class HealthCheck:
                 reason=HealthReason.UNCOVERED,
                 text=f"no member of the group has run the query {query} for {seconds:.0f} s",
                 waited_ms=int(seconds * 1000),
+                query=query,
             )
 
     def _restoring(self) -> Iterator[HealthProblem]:

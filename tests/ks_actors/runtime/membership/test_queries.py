@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ks_actors import App, ConfigError, StreamsBuilder, TopologyError, UncaughtResponse
+from ks_actors import App, ConfigError, StreamsBuilder, TaskTimeout, TopologyError, UncaughtResponse, WaitReason
 from ks_actors.dsl import Consumed, Grouped, Materialized, Produced
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import AppHarness, TestRecord
@@ -85,6 +85,74 @@ async def test_a_query_that_fails_on_each_record_leaves_other_instances_alone(gu
             assert [record.value for record in await stats.read("pages")][-1] == turn + 1
         assert stats.app.health().ready
         assert await fraud.read("alerts") == []
+
+
+def by_query(harness: AppHarness) -> dict[str | None, set[WaitReason]]:
+    """Return the reasons why tasks wait, by query."""
+    found: dict[str | None, set[WaitReason]] = {}
+    for task in harness.app.tasks():
+        found.setdefault(task.query, set()).update(wait.reason for wait in task.waits)
+    return found
+
+
+@in_virtual_time
+async def test_a_paused_query_stands_still_and_fetches_nothing_while_others_go_on(guarantee: str) -> None:
+    """Through rebalances, in tasks that come later, too; health and waits name the query, and no warning comes."""
+    options: dict[str, Any] = {"processing_guarantee": guarantee}
+    async with AppHarness(shop(), topics=TOPICS, **options) as harness:
+        async with harness.another():
+            await harness.app.pause(query="fraud")
+            for number in range(4):
+                await harness.produce("clicks", "k", "home", partition=number)
+        await asyncio.sleep(30)  # the tasks of the other instance have come
+        for number in range(4):
+            await harness.produce("payments", "k", "first", partition=number)
+        await asyncio.sleep(1)
+        for number in range(4):
+            await harness.produce_all("payments", [TestRecord("k", "v" * 100, 0)] * 2_000, partition=number)
+            await harness.produce("clicks", "k", "home", partition=number)
+        await asyncio.sleep(60)
+        app = harness.app
+        assert [record.value for record in await harness.read("pages")][-1] == 8
+        assert str(app.health()) == "not ready, RUNNING (paused: the query fraud is paused; App.resume(query='fraud') resumes it)"
+        assert [problem.query for problem in app.health().problems] == ["fraud"]
+        assert by_query(harness) == {"fraud": {WaitReason.PAUSED}, "stats": {WaitReason.RECORDS}}
+        metrics = app.metrics()
+        assert metrics["longest-wait-ms"] == 0
+        assert metrics["active-buffer-count"] <= 2  # the first fetches of the tasks that came later
+        lags = [each.lag for task in app.tasks() if task.query == "fraud" for each in task.progress]
+        assert lags == [2_001] * 4
+        with pytest.raises(TaskTimeout, match="the query fraud is paused: call resume"):
+            await app.wait_until_caught_up(1_000)
+        await app.resume(query="fraud")
+        await harness.caught_up()
+        assert app.health().ready
+        assert len(await harness.read("alerts")) == 8_004
+
+
+@in_virtual_time
+async def test_a_pause_of_the_app_is_one_of_all_its_queries() -> None:
+    """One query can go on before the others, `resume` ends all pauses, and a query that is not here is refused."""
+    async with AppHarness(shop(), topics=TOPICS, processing_guarantee=ALOS) as harness:
+        app = harness.app
+        await app.pause()
+        await app.resume(query="stats")
+        await asyncio.sleep(1)
+        assert [problem.query for problem in app.health().problems] == ["fraud"]
+        await harness.produce("payments", "k", "v")
+        await harness.produce("clicks", "k", "home")
+        await asyncio.sleep(60)
+        assert (len(await harness.read("alerts")), len(await harness.read("pages"))) == (0, 1)
+        await app.pause(query="stats")
+        await asyncio.sleep(1)
+        assert str(app.health()) == "not ready, RUNNING (paused: the app is paused; App.resume resumes it)"
+        await app.resume()
+        await harness.caught_up()
+        assert app.health().ready
+        assert len(await harness.read("alerts")) == 1
+        for order in (app.pause, app.resume):
+            with pytest.raises(TopologyError, match="no query 'fruad': choose among fraud, stats"):
+                await order(query="fruad")
 
 
 @in_virtual_time
