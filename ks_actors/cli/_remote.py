@@ -143,7 +143,17 @@ def tasks(*, url: str, as_json: bool) -> None:
         show_json(found)
     else:
         query = ["query"] if any(each.get("query") for each in found) else []
-        columns = ("task", *query, "state", "role", "partitions", "lag", "restored", "stuck", "waits")
+        columns = (
+            "task",
+            *query,
+            "state",
+            "role",
+            "partitions",
+            "lag",
+            "restored",
+            "stuck",
+            "waits",
+        )
         show([_task(each) for each in found], columns, as_json=False)
 
 
@@ -264,7 +274,9 @@ def resume(*, query: str | None, url: str, token_file: Path | None, as_json: boo
 def _order(
     path: str, query: str | None, url: str, token_file: Path | None, word: str, *, as_json: bool
 ) -> None:
-    answer = order(url, path if query is None else f"{path}?query={quote(query, safe='')}", token_file)
+    answer = order(
+        url, path if query is None else f"{path}?query={quote(query, safe='')}", token_file
+    )
     if as_json:
         show_json(answer)
     else:

@@ -229,7 +229,9 @@ class TaskManager(Actor[TaskManagerMessage]):
         """Lease tasks to free workers as long as any are ready."""
         if self._rewinding is not None:
             self._rewind_when_quiet(self._rewinding)
-        self._ready.stand(still=self._pressed or self.pauses.everything, full=self._uncommitted.full)
+        self._ready.stand(
+            still=self._pressed or self.pauses.everything, full=self._uncommitted.full
+        )
         # Lease nothing during a commit: a worker back from its thread has not paused for the
         # commit.
         if not self._idle or self._drains.held:

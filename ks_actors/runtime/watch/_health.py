@@ -204,7 +204,11 @@ class HealthCheck:
         for query in () if pauses.everything else sorted(pauses.queries):
             text = f"the query {query} is paused; App.resume(query={query!r}) resumes it"
             yield HealthProblem(reason=HealthReason.PAUSED, text=text, query=query)
-        if not pauses.everything and state is InstanceState.RUNNING and not len(self._parts.workers):
+        if (
+            not pauses.everything
+            and state is InstanceState.RUNNING
+            and not len(self._parts.workers)
+        ):
             text = "there is no worker; App.add_worker starts one"
             yield HealthProblem(reason=HealthReason.NO_WORKER, text=text)
         if failure := self._parts.member.figures.assignor_failure:

@@ -131,6 +131,37 @@ async def test_a_paused_query_stands_still_and_fetches_nothing_while_others_go_o
 
 
 @in_virtual_time
+async def test_each_query_has_its_own_figures() -> None:
+    """Records of closed tasks count on, and a topology without named queries has no figures by query."""
+    async with AppHarness(shop(), topics=TOPICS, processing_guarantee=ALOS) as harness:
+
+        def figures(name: str) -> dict[str, float]:
+            found = harness.app.metrics().find(name, group="ks-actors-query-metrics")
+            return {metric.tags["query"]: metric.value for metric in found}  # type: ignore[misc]
+
+        for number in range(4):
+            await harness.produce("payments", "k", "v", partition=number)
+        await harness.produce("clicks", "k", "home")
+        await harness.caught_up()
+        assert figures("process-total") == {"fraud": 4, "stats": 2}
+        assert figures("active-tasks") == {"fraud": 4, "stats": 8}
+        async with harness.another():
+            await asyncio.sleep(30)
+            assert sum(figures("active-tasks").values()) < 12
+            assert figures("process-total") == {"fraud": 4, "stats": 2}
+        await harness.app.pause(query="stats")
+        await harness.produce("clicks", "k", "home")
+        await asyncio.sleep(60)
+        assert figures("paused") == {"fraud": 0, "stats": 1}
+        assert figures("lag") == {"fraud": 0, "stats": 1}
+        assert figures("lag-seconds-max")["fraud"] == 0
+    plain = StreamsBuilder()
+    plain.stream("payments", STRINGS).to("alerts", STRINGS_OUT)
+    async with AppHarness(plain.build(), topics=TOPICS) as harness:
+        assert figures("process-total") == {}
+
+
+@in_virtual_time
 async def test_a_pause_of_the_app_is_one_of_all_its_queries() -> None:
     """One query can go on before the others, `resume` ends all pauses, and a query that is not here is refused."""
     async with AppHarness(shop(), topics=TOPICS, processing_guarantee=ALOS) as harness:
