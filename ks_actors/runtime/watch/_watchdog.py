@@ -15,8 +15,8 @@ from ks_actors.runtime.watch._coverage import Coverage
 from ks_actors.runtime.watch._held_back import OpenTransactions
 from ks_actors.runtime.watch._reasons import Reasons
 from ks_actors.runtime.watch._standstills import StandstillTimes, warnings_due
-from ks_actors.runtime.watch._unreachable import outages_text
 from ks_actors.runtime.watch._uncovered_queries import UncoveredQueries
+from ks_actors.runtime.watch._unreachable import outages_text
 from ks_actors.runtime.watch._unread_partitions import UnreadPartitions
 from ks_actors.runtime.watch._waits import Wait, WaitReason
 

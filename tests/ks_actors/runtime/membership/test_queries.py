@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ks_actors import App, ConfigError, StreamsBuilder, TaskTimeout, TopologyError, UncaughtResponse, WaitReason
+from ks_actors import App, ConfigError, StreamsBuilder, TaskTimeout, TopologyError, UncaughtResponse, WaitReason, log_and_continue
 from ks_actors.dsl import Consumed, Grouped, Materialized, Produced
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import AppHarness, TestRecord
@@ -128,6 +128,40 @@ async def test_a_paused_query_stands_still_and_fetches_nothing_while_others_go_o
         await harness.caught_up()
         assert app.health().ready
         assert len(await harness.read("alerts")) == 8_004
+
+
+@pytest.mark.parametrize("fault", ["raises", "waits", "paused"])
+@in_virtual_time
+async def test_a_query_that_misbehaves_leaves_the_rate_of_another_in_its_instance_alone(guarantee: str, fault: str) -> None:
+    """It raises on each record, which a handler skips, or waits for a minute in each call, or is paused: 95 % of the other's records come out."""
+
+    def fail(_: str) -> str:
+        raise ValueError("no payment is good")
+
+    async def wait(value: str) -> str:
+        await asyncio.sleep(60)
+        return value
+
+    builder = StreamsBuilder()
+    with builder.query("fraud"):
+        builder.stream("payments", STRINGS).map_values(wait if fault == "waits" else fail).to("alerts", STRINGS_OUT)
+    with builder.query("stats"):
+        builder.stream("clicks", STRINGS).to("pages", STRINGS_OUT)
+    async with AppHarness(
+        builder.build(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=100,
+        input_buffer_max_bytes=100_000, processing_exception_handler=log_and_continue,
+    ) as harness:  # fmt: skip
+        if fault == "paused":
+            await harness.app.pause(query="fraud")
+        sent = 0
+        for turn in range(20):
+            for partition in range(4):
+                await harness.produce_all("payments", [TestRecord("k", "v" * 500, turn)] * 25, partition=partition)
+                await harness.produce_all("clicks", [TestRecord("k", "v", turn)] * 10, partition=partition)
+                sent += 10
+            await asyncio.sleep(0.5)
+        assert len(await harness.read("pages")) >= 0.95 * sent
+        assert await harness.read("alerts") == []
 
 
 @in_virtual_time
