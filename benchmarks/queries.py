@@ -66,7 +66,8 @@ def main() -> None:
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)  # one line for each record that raises
     if options.member:
-        asyncio.run(_member(*options.member, options.records))
+        query, mode, place, directory = options.member
+        asyncio.run(_member(query, mode, place, directory, options.records))
         return
     rates: dict[str, list[Rate]] = {mode: [] for mode in MODES}
     if options.apart:
@@ -142,9 +143,9 @@ async def _measured(app: App, mode: str, count: int, queries: tuple[str, ...]) -
     return Rate(count / took, count / used)
 
 
-def _config(directory: str, **settings: Any) -> StreamsConfig:
+def _config(directory: str, application_id: str = "queries", **settings: Any) -> StreamsConfig:
     return StreamsConfig(
-        application_id="queries",
+        application_id=application_id,
         state_dir=Path(directory),
         commit_interval_ms=100,
         processing_exception_handler="ks_actors.log_and_continue",
@@ -210,7 +211,7 @@ async def _line(member: asyncio.subprocess.Process) -> bytes:
 
 async def _member(query: str, mode: str, place: str, directory: str, count: int) -> None:
     bootstrap, group = place.split(",")
-    config = _config(directory, queries=query, bootstrap_servers=bootstrap).replace(application_id=group)
+    config = _config(directory, group, queries=query, bootstrap_servers=bootstrap)
     async with App(topology(mode), config) as app:
         await app.pause()
         print("ready", flush=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -142,9 +142,9 @@ async def test_a_query_that_misbehaves_leaves_the_rate_of_another_in_its_instanc
         await asyncio.sleep(60)
         return value
 
-    builder = StreamsBuilder()
+    builder, work = StreamsBuilder(), cast("Any", wait if fault == "waits" else fail)
     with builder.query("fraud"):
-        builder.stream("payments", STRINGS).map_values(wait if fault == "waits" else fail).to("alerts", STRINGS_OUT)
+        builder.stream("payments", STRINGS).map_values(work).to("alerts", STRINGS_OUT)
     with builder.query("stats"):
         builder.stream("clicks", STRINGS).to("pages", STRINGS_OUT)
     async with AppHarness(
