@@ -6,7 +6,6 @@ from ks_actors.metrics._family import Group
 
 QUERY = Group("ks-actors-query-metrics", "client-id", "query")
 
-TASKS = QUERY.gauge("active-tasks", "Tasks of the query that run here")
 PAUSED = QUERY.gauge("paused", "1 while the query is paused here, else 0")
 PROCESS = QUERY.rate("process-rate", "Records that were processed", total="process-total")
 PROCESS_LATENCY = QUERY.spread("process-latency", "Time per record of a slice in ns")
@@ -14,4 +13,3 @@ LAG = QUERY.gauge("lag", "Offsets of the log that are not processed, as far as e
 LAG_SECONDS = QUERY.gauge(
     "lag-seconds-max", "The largest lag-seconds of its partitions; NaN while none is known"
 )
-BUFFERED = QUERY.gauge("buffered", "Records that were fetched and not processed")

@@ -44,7 +44,7 @@ class _Inputs:
             elif lag is not None and time is not None:
                 seconds = max(0.0, (now - time) / 1000)
             known = NOT_MEASURED if lag is None else lag
-            lags.append(InputLag(place.task_id, known, seconds, place.buffered))
+            lags.append(InputLag(place.task_id, known, seconds))
             yield (
                 {
                     "client-id": self._watched.config.client_id,

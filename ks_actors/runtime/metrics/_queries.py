@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 
 
 class InputLag(NamedTuple):
-    """The lag of a partition in records and seconds, NaN if not known, and its records here."""
+    """The lag of a partition in records and seconds; NaN if not known."""
 
     task: TaskId
     records: float
     seconds: float
-    buffered: int
 
 
 @final
@@ -54,7 +53,6 @@ class QueryFigures:
             yield (
                 {"client-id": self._client_id, "query": query},
                 [
-                    (f.TASKS, len(own)),
                     (f.PAUSED, float(query in parts.manager.pauses.queries)),
                     (f.PROCESS, processed),
                     (f.PROCESS_LATENCY, in_ns(joined(task.record_times for task in own))),
@@ -66,6 +64,5 @@ class QueryFigures:
                             default=NOT_MEASURED,
                         ),
                     ),
-                    (f.BUFFERED, sum(lag.buffered for lag in mine)),
                 ],
             )

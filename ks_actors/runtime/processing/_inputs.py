@@ -105,7 +105,7 @@ class Inputs:
                 task, partial(task.add, one.partition, one.batch, one.next_offset, one.end_offset)
             )
             stop = self.budget.added(one.partition, one.batch)
-            if self._holds(task.id) and one.partition not in self._held:
+            if self._holds(task.id):
                 self._held.add(one.partition)
                 stop = True
             if stop:
