@@ -134,7 +134,7 @@ class GroupView:
         Other members may be out of the group too and return later: such members do not count as
         departed.
         """
-        self._processes, self._last, self.uncovered = frozenset(), {}, ()
+        self._processes, self._last = frozenset(), {}
 
     @property
     def topics(self) -> frozenset[str] | None:

@@ -12,6 +12,7 @@ from ks_actors.dsl import Consumed, Grouped, Materialized, Produced
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
+from ks_actors.web._view import health_view, task_view
 from tests.ks_actors.runtime.helpers import ALOS, EOS, STRINGS, STRINGS_OUT, in_virtual_time
 
 TOPICS = {"payments": 4, "alerts": 1, "clicks": 4, "pages": 1}
@@ -115,7 +116,8 @@ async def test_a_paused_query_stands_still_and_fetches_nothing_while_others_go_o
         app = harness.app
         assert [record.value for record in await harness.read("pages")][-1] == 8
         assert str(app.health()) == "not ready, RUNNING (paused: the query fraud is paused; App.resume(query='fraud') resumes it)"
-        assert [problem.query for problem in app.health().problems] == ["fraud"]
+        assert [problem.query for problem in health_view(app.health()).problems] == ["fraud"]
+        assert {task_view(task, 0).query for task in app.tasks()} == {"fraud", "stats"}
         assert by_query(harness) == {"fraud": {WaitReason.PAUSED}, "stats": {WaitReason.RECORDS}}
         metrics = app.metrics()
         assert metrics["longest-wait-ms"] == 0
