@@ -154,6 +154,7 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
             config, log = config.replace(log=log), None
         config = as_member(config)
         super().__init__(topology, config, log, {} if topics is None else by_name(topics), services)
+        config = self.config
         check_callbacks(
             on_state=on_state, uncaught_handler=uncaught_handler, task_priority=task_priority
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import NotRunning, SparkUnavailable, TopicExists
 from ks_actors.app._checks import check_log, check_topics
-from ks_actors.app._members import part_of
+from ks_actors.app._members import paced, part_of
 from ks_actors.config import opened
 from ks_actors.log import NewTopic
 from ks_actors.system import Later
@@ -66,6 +66,7 @@ class AppOverHistory:
     ) -> None:
         topology = topology_of(topology, config, of="App")
         topology = part_of(topology, config)
+        config = paced(config, topology)
         check_log(log)
         check_topics(topics)
         check_serdes(topology, key=config.default_key_serde, value=config.default_value_serde)

@@ -62,6 +62,26 @@ def part_of(topology: Topology, config: StreamsConfig) -> Topology:
     return topology.only(*(others | {REST} & known if query == REST else (query,)))
 
 
+def paced(config: StreamsConfig, topology: Topology) -> StreamsConfig:
+    """Return the config with the least commit interval of these queries.
+
+    A query without an interval has that of the config. Raises ConfigError for an interval that the
+    config does not allow.
+    """
+    intervals = topology.commit_intervals
+    own = {
+        query: intervals.get(query, config.commit_interval_ms)
+        for query in (topology.queries() if intervals else ())
+    }
+    query = min(own, key=own.__getitem__, default="")
+    if own.get(query, config.commit_interval_ms) == config.commit_interval_ms:
+        return config
+    try:
+        return config.replace(commit_interval_ms=own[query])
+    except ConfigError as error:
+        raise ConfigError(f"query {query}: {error}") from None
+
+
 def processes_of(given: int | str | Mapping[str, int]) -> tuple[int, str]:
     """Return the number of processes, and their queries as in `fraud=1,rest=3`, or an empty text.
 

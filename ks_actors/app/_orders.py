@@ -14,6 +14,7 @@ from ks_actors.lifecycle import check_loop, check_timeout
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.instance import consumer_lag
 from ks_actors.runtime.shared import InstanceState
+from ks_actors.topology import checked_queries
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -80,7 +81,6 @@ class AppOrders(AppQueries):
     _ref: Ref[m.InstanceMessage] | None = None
     _metrics: Metrics
     _loop: asyncio.AbstractEventLoop | None = None
-    _is_paused: bool = False
 
     @property
     def state(self) -> InstanceState:
@@ -133,25 +133,43 @@ class AppOrders(AppQueries):
                 raise TaskTimeout(text) from late
             raise
 
-    async def pause(self, timeout_ms: int | timedelta = 60_000) -> None:
+    async def pause(
+        self, timeout_ms: int | timedelta = 60_000, *, query: str | None = None
+    ) -> None:
         """Process no records and call no punctuators until `resume`; keep membership and state.
 
-        Raises NotRunning. Raises TaskTimeout when the app does not pause within `timeout_ms`; then
-        it does not pause later either.
-        """
-        timeout_ms = check_timeout(timeout_ms)
-        await self._obeyed("pause", self._running().ask(m.PauseAll), timeout_ms)
-        self._is_paused = True
+        With `query`, pause the tasks of that query alone, and stop fetching their partitions. The
+        pause holds for tasks that this instance gets later, and ends with the instance.
 
-    async def resume(self, timeout_ms: int | timedelta = 60_000) -> None:
-        """Resume processing after `pause`.
-
-        Raises NotRunning. Raises TaskTimeout when the app does not resume within `timeout_ms`; then
-        it does not resume later either.
+        Raises NotRunning, and TopologyError for a query that this instance does not run. Raises
+        TaskTimeout when the app does not pause within `timeout_ms`; then it does not pause later
+        either.
         """
+        await self._set_paused("pause", m.PauseAll, query, timeout_ms)
+
+    async def resume(
+        self, timeout_ms: int | timedelta = 60_000, *, query: str | None = None
+    ) -> None:
+        """Resume processing after `pause`: that of all queries, or of one `query`.
+
+        Raises NotRunning, and TopologyError for a query that this instance does not run. Raises
+        TaskTimeout when the app does not resume within `timeout_ms`; then it does not resume later
+        either.
+        """
+        await self._set_paused("resume", m.ResumeAll, query, timeout_ms)
+
+    async def _set_paused(
+        self,
+        what: str,
+        order: type[m.PauseAll | m.ResumeAll],
+        query: str | None,
+        timeout_ms: int | timedelta,
+    ) -> None:
         timeout_ms = check_timeout(timeout_ms)
-        await self._obeyed("resume", self._running().ask(m.ResumeAll), timeout_ms)
-        self._is_paused = False
+        running = self._running()
+        if query is not None:
+            checked_queries((query,), self._topology.queries())
+        await self._obeyed(what, running.ask(order, query=query), timeout_ms)
 
     async def commit(self, timeout_ms: int | timedelta | None = None) -> None:
         """Commit all tasks now.
@@ -299,5 +317,7 @@ class AppOrders(AppQueries):
         offsets = await consumer_lag(self._metrics, self._log, self.config) or int(
             self.state is not InstanceState.RUNNING
         )
-        remedy = "; the app is paused: call resume" if self._is_paused else ""
+        parts = self._instance.parts
+        paused = "" if parts is None else str(parts.manager.pauses)
+        remedy = f"; {paused}: call resume" if paused else ""
         return Lag(offsets, f"{offsets} offsets are not processed or not committed{remedy}")

@@ -61,6 +61,9 @@ class GroupAssignor:
     version that cannot run beside the others, or with another grouper, gets an error and no tasks.
     See `admit`.
 
+    `left_out` are the subtopologies of queries that the leader does not run. The members are told
+    which of them no member runs.
+
     `check` gets the partition counts of all source topics, and raises when they do not fit the rest
     of the topology.
 
@@ -77,6 +80,7 @@ class GroupAssignor:
         grouping: Grouping = _DEFAULT,
         assignor: TaskAssignor | None = None,
         replicas: int = 0,
+        left_out: Collection[int] = (),
         check: Callable[[Mapping[str, int]], None] | None = None,
     ) -> None:
         self._own: TopologyInfo = topology
@@ -85,6 +89,7 @@ class GroupAssignor:
         # The standbys of a user's assignor are its own affair.
         self._follows: bool = replicas > 0 or assignor is not None
         self._replicas: int = replicas
+        self._left_out: frozenset[int] = frozenset(left_out)
         self._check: Callable[[Mapping[str, int]], None] | None = check
 
     @classmethod
@@ -210,6 +215,7 @@ class GroupAssignor:
         hosts = pack_hosts(_hosts(states, {**chosen, **owners}, standbys))
         processes = {state.process_id for state in states.values()} - {""}
         asker = _asker({member: states[member] for member in tasks})
+        uncovered = self._left_out.difference(*(versions[member].topics for member in tasks))
 
         def encoded(hosts: bytes) -> dict[str, MemberAssignment]:
             return {
@@ -218,6 +224,7 @@ class GroupAssignor:
                     processes,
                     standbys[member],
                     hosts=hosts,
+                    uncovered=uncovered,
                     failure=failure,
                     asks=bool(failure) and member == asker,
                 )

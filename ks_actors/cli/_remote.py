@@ -168,7 +168,18 @@ def tasks(*, url: str, history: str | None, as_json: bool) -> None:
     if as_json:
         show_json(found)
     else:
-        columns = ("task", "state", "role", "partitions", "lag", "restored", "stuck", "waits")
+        query = ["query"] if any(each.get("query") for each in found) else []
+        columns = (
+            "task",
+            *query,
+            "state",
+            "role",
+            "partitions",
+            "lag",
+            "restored",
+            "stuck",
+            "waits",
+        )
         show([_task(each) for each in found], columns, as_json=False)
 
 
@@ -191,6 +202,7 @@ def _task(task: Mapping[str, Any]) -> dict[str, Any]:
     shares = [each["share"] for each in task["restores"] if each["share"] is not None]
     return {
         "task": task["task"],
+        "query": task.get("query"),
         "state": task["state"],
         "role": "standby" if task["standby"] else "active",
         "partitions": [each["partition"] for each in task["partitions"]],
@@ -278,24 +290,34 @@ def query(
         raise SystemExit(3)
 
 
+_query = click.option("--query", metavar="NAME", help="Only this query.")
+
+
 @click.command()
+@_query
 @_token
 @_url
-def pause(*, url: str, token_file: Path | None, as_json: bool) -> None:
+def pause(*, query: str | None, url: str, token_file: Path | None, as_json: bool) -> None:
     """Pause processing in a running instance until `resume`; it keeps its tasks."""
-    _said(order(url, "/api/pause", token_file), "paused", as_json=as_json)
+    _order("/api/pause", query, url, token_file, "paused", as_json=as_json)
 
 
 @click.command()
+@_query
 @_token
 @_url
-def resume(*, url: str, token_file: Path | None, as_json: bool) -> None:
-    """Resume processing in a paused instance."""
-    _said(order(url, "/api/resume", token_file), "resumed", as_json=as_json)
+def resume(*, query: str | None, url: str, token_file: Path | None, as_json: bool) -> None:
+    """Resume processing in a paused instance: all queries, or one."""
+    _order("/api/resume", query, url, token_file, "resumed", as_json=as_json)
 
 
-def _said(answer: Any, word: str, *, as_json: bool) -> None:
+def _order(
+    path: str, query: str | None, url: str, token_file: Path | None, word: str, *, as_json: bool
+) -> None:
+    answer = order(
+        url, path if query is None else f"{path}?query={quote(query, safe='')}", token_file
+    )
     if as_json:
         show_json(answer)
     else:
-        click.echo(word)
+        click.echo(word if query is None else f"{word} query {query}")

@@ -26,6 +26,7 @@ from ks_actors.topology import (
 if TYPE_CHECKING:
     import re
     from collections.abc import Iterator, Sequence
+    from datetime import timedelta
 
     from ks_actors.config import StreamsConfig
     from ks_actors.dsl._options import Consumed, Materialized
@@ -176,12 +177,14 @@ class StreamsBuilder(metaclass=Hinted):
         return _table.global_table(self._graph, topic, options, materialized)
 
     @contextmanager
-    def query(self, name: str, *, weight: int = 1) -> Iterator[None]:
+    def query(
+        self, name: str, *, weight: int = 1, commit_interval_ms: int | timedelta | None = None
+    ) -> Iterator[None]:
         """Let operations inside the `with` block belong to the query `name`.
 
         See `Topology.query`. The setting `queries` decides which queries an instance runs.
         """
-        with self._graph.queries.open(name, weight):
+        with self._graph.queries.open(name, weight, commit_interval_ms):
             yield
 
     def add_state_store(self, spec: StoreSpec) -> StreamsBuilder:

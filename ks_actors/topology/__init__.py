@@ -11,6 +11,7 @@ from ks_actors.topology._missing_serdes import check_topology as check_topology
 from ks_actors.topology._missing_serdes import topology_of as topology_of
 from ks_actors.topology._named_queries import REST as REST
 from ks_actors.topology._named_queries import QueryNames as QueryNames
+from ks_actors.topology._named_queries import checked_queries as checked_queries
 from ks_actors.topology._names import checked_topics as checked_topics
 from ks_actors.topology._names import valid_name as valid_name
 from ks_actors.topology._names import valid_topic as valid_topic

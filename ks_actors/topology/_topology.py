@@ -48,6 +48,7 @@ from ks_actors.topology._unnamed_resources import Unnamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import timedelta
     from typing import Self
 
     from ks_actors.processors.api import AnySupplier, Operator
@@ -82,7 +83,7 @@ class Topology(metaclass=Hinted):
         self._copartitioned: list[frozenset[str]] = []
         self._groups: Groups[str] = Groups()
         self._queries: QueryNames = QueryNames()
-        self._query_of: dict[str, str] = {}
+        self._left_out: dict[str, tuple[int, ...]] = {}  # by `only`
         self.optimizations: frozenset[str] | None = None
         """The optimizations applied at the build (`topology_optimization`).
 
@@ -169,7 +170,7 @@ class Topology(metaclass=Hinted):
         note_topics(self._topics, topics_of(topics))
         self._nodes[name] = node
         self._groups.add(name)
-        self._note_query(name)
+        self._queries.note(name)
         return self
 
     def add_processor(
@@ -420,26 +421,32 @@ class Topology(metaclass=Hinted):
                 self._internal,
                 copartitioned,
                 patterned,
-                self._query_of,
+                self._queries.of_nodes,
             )
             for number, names, keeper in self._numbered()
             if keeper is None
         )
 
     @contextmanager
-    def query(self, name: str, *, weight: int = 1) -> Iterator[None]:
+    def query(
+        self, name: str, *, weight: int = 1, commit_interval_ms: int | timedelta | None = None
+    ) -> Iterator[None]:
         """Let nodes that are added inside the `with` block belong to the query `name`.
 
         A query is a set of whole subtopologies. Ready tasks of several queries in one instance get
-        its time in proportion to the weights. Name a query again to add nodes. Raises TopologyError
-        within another query, and for a second weight.
+        its time in proportion to the weights. An instance commits at the least `commit_interval_ms`
+        of its queries (None: that of the config). Name a query again to add nodes. Raises
+        TopologyError within another query, and for a second weight or interval.
         """
-        with self._queries.open(name, weight):
+        with self._queries.open(name, weight, commit_interval_ms):
             yield
 
-    def queries(self) -> Mapping[str, tuple[int, ...]]:
-        """Return the numbers of the subtopologies by query; `rest` has those outside of queries."""
-        found: dict[str, tuple[int, ...]] = {}
+    def queries(self, *, whole: bool = False) -> Mapping[str, tuple[int, ...]]:
+        """Return the numbers of the subtopologies by query; `rest` has those outside of queries.
+
+        The `whole` topology includes the queries that `only` has left out.
+        """
+        found = dict(self._left_out) if whole else {}
         parts = self.subtopologies()
         check_topics(parts, self._internal)
         for each in parts:
@@ -461,13 +468,19 @@ class Topology(metaclass=Hinted):
         """The weights of the named queries; the weight of `rest` is 1."""
         return MappingProxyType(self._queries.weights)
 
+    @property
+    def commit_intervals(self) -> Mapping[str, int]:
+        """The `commit_interval_ms` of the queries that have one."""
+        return MappingProxyType(self._queries.intervals)
+
     def only(self, *queries: str) -> Topology:
         """Return this topology with these queries alone; numbers and names stay as they are.
 
         Members of one group can run different queries. Global stores belong to all. Raises
         TopologyError for unknown queries.
         """
-        wanted = checked_queries(queries, self.queries())
+        known = self.queries(whole=True)
+        wanted = checked_queries(queries, known.keys() - self._left_out.keys())
         parts = [each for each in self.subtopologies() if each.query in wanted]
         kept = {name for each in parts for name in each.nodes}
         for keeper in self._global_topics.values():
@@ -475,6 +488,7 @@ class Topology(metaclass=Hinted):
         read = {topic for each in parts for topic in each.source_topics}
         stores = {name for each in parts for name in each.stores}
         part = copy(self)
+        part._left_out = {query: known[query] for query in known if query not in wanted}
         part._nodes = {name: node for name, node in self._nodes.items() if name in kept}
         part._stores = {name: spec for name, spec in self._stores.items() if name in stores}
         part._internal = {name: topic for name, topic in self._internal.items() if name in read}
@@ -601,13 +615,9 @@ class Topology(metaclass=Hinted):
                 "source or a sink"
             )
 
-    def _note_query(self, name: str) -> None:
-        if self._queries.current is not None:
-            self._query_of[name] = self._queries.current
-
     def _link(self, name: str, parents: tuple[str, ...]) -> None:
         self._groups.unite(name, *parents)
-        self._note_query(name)
+        self._queries.note(name)
         for parent in parents:
             node = cast("SourceNode | ProcessorNode", self._nodes[parent])
             self._nodes[parent] = msgspec.structs.replace(node, children=(*node.children, name))

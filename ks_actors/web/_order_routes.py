@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ks_actors._errors import ConfigError
+from ks_actors._errors import ConfigError, TopologyError
 from ks_actors.config import without_login
 from ks_actors.lifecycle import in_thread
 from ks_actors.snapshots import find_snapshots
@@ -44,23 +44,30 @@ class Snapshots(msgspec.Struct, frozen=True):
 
 
 def pause(app: App) -> Callable[[Request], Awaitable[Response]]:
-    """Return the handler that pauses the app."""
+    """Return the handler that pauses the app, or one query."""
 
-    async def handle(_: Request) -> Response:
-        await app.pause(_ORDER_MS)
-        return answer({"paused": True})
+    async def handle(request: Request) -> Response:
+        return await _ordered(app.pause, request, paused=True)
 
     return handle
 
 
 def resume(app: App) -> Callable[[Request], Awaitable[Response]]:
-    """Return the handler that resumes the app."""
+    """Return the handler that resumes the app, or one query."""
 
-    async def handle(_: Request) -> Response:
-        await app.resume(_ORDER_MS)
-        return answer({"paused": False})
+    async def handle(request: Request) -> Response:
+        return await _ordered(app.resume, request, paused=False)
 
     return handle
+
+
+async def _ordered(order: Any, request: Request, *, paused: bool) -> Response:
+    query = request.query_params.get("query")
+    try:
+        await order(_ORDER_MS, query=query)
+    except TopologyError as error:
+        raise Refusal(400, f"parameter 'query' is {query!r}: {error}") from None
+    return answer({"paused": paused} if query is None else {"paused": paused, "query": query})
 
 
 def take_snapshot(app: App) -> Callable[[Request], Awaitable[Response]]:

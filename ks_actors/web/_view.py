@@ -66,7 +66,7 @@ class CallView(msgspec.Struct, frozen=True):
 
 
 class TaskView(msgspec.Struct, frozen=True):
-    """A task of this instance."""
+    """A task of this instance; `query` is None if the topology names no queries."""
 
     task: str
     query: str | None
@@ -77,6 +77,7 @@ class TaskView(msgspec.Struct, frozen=True):
     restores: tuple[RestoreView, ...]
     calls: tuple[CallView, ...]
     waits: tuple[WaitView, ...]
+    query: str | None = None
 
 
 class TopicView(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +119,7 @@ class ProblemView(msgspec.Struct, frozen=True):
     partition: str | None
     waited_ms: int
     runbook: str
+    query: str | None = None
 
 
 class HealthView(msgspec.Struct, frozen=True):
@@ -187,6 +189,7 @@ def _problem(problem: HealthProblem) -> ProblemView:
         _text(problem.partition),
         problem.waited_ms,
         problem.reason.runbook,
+        problem.query,
     )
 
 
@@ -224,6 +227,7 @@ def task_view(task: TaskMetadata, bound_ms: int, layout: Layout) -> TaskView:
         ),
         tuple(CallView(one.node, one.in_flight, one.room) for one in task.calls),
         waits,
+        task.query,
     )
 
 

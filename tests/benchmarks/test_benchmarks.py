@@ -22,6 +22,7 @@ ALONE: Final = {
     "memory": "--updates 2000 --stores 4 --tasks 2 --keys 100 --budget 1048576",
     "metrics": "--records 500 --rounds 1",
     "page": "--tasks 2 --rounds 1",
+    "queries": "--records 2000 --rounds 1",
     "reach": "--rounds 200",
     "runtime": "--rounds 1 --share 0.002",
     "snapshots": "--records 2000 --keys 100 --rounds 1",

@@ -97,6 +97,19 @@ def _calendar(unit: str) -> Callable[[Any], Any]:
     return lambda time: getattr(CalendarWindows, unit)("UTC", grace_ms=time)
 
 
+def _paced(time: Any) -> Any:
+    builder = StreamsBuilder()
+    with builder.query("fraud", commit_interval_ms=time):
+        builder.stream("in", Consumed(STRING, STRING)).foreach(print)
+    return dict(builder.build().commit_intervals)
+
+
+def _paced_by_hand(time: Any) -> Any:
+    topology = Topology()
+    with topology.query("fraud", commit_interval_ms=time):
+        return dict(topology.commit_intervals)
+
+
 ALL = BufferConfig.unbounded()
 CLOSE = EmitStrategy.ON_WINDOW_CLOSE
 WAY: dict[str, Callable[[Any], Any]] = {
@@ -129,6 +142,7 @@ WAY: dict[str, Callable[[Any], Any]] = {
     "SlidingWindows.of_time_difference_and_grace time_difference_ms": lambda t: SlidingWindows.of_time_difference_and_grace(t, 0),
     "SlidingWindows.of_time_difference_and_grace grace_ms": lambda t: SlidingWindows.of_time_difference_and_grace(1, t),
     "SlidingWindows.of_time_difference_with_no_grace time_difference_ms": SlidingWindows.of_time_difference_with_no_grace,
+    "StreamsBuilder.query commit_interval_ms": _paced,
     "Suppressed wait_ms": lambda t: Suppressed(t, ALL),
     "Suppressed idle_after_ms": lambda t: Suppressed(1, ALL, None, t),
     "Suppressed.until_time_limit wait_ms": lambda t: Suppressed.until_time_limit(t, ALL),
@@ -141,6 +155,7 @@ WAY: dict[str, Callable[[Any], Any]] = {
     "TimeWindows.of_size_and_grace size_ms": lambda t: TimeWindows.of_size_and_grace(t, 0),
     "TimeWindows.of_size_and_grace grace_ms": lambda t: TimeWindows.of_size_and_grace(1, t),
     "TimeWindows.of_size_with_no_grace size_ms": TimeWindows.of_size_with_no_grace,
+    "Topology.query commit_interval_ms": _paced_by_hand,
     "UnlimitedWindows start_ms": UnlimitedWindows,
     "UnlimitedWindows.start_on start_ms": UnlimitedWindows.of().start_on,
     "stores.session retention_ms": lambda t: stores.session("s", STRING, LONG, retention_ms=t),

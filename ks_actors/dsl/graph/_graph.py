@@ -361,7 +361,11 @@ class GraphBuilder:
             with (
                 nullcontext()
                 if node.query is None
-                else topology.query(node.query, weight=self.queries.weights[node.query])
+                else topology.query(
+                    node.query,
+                    weight=self.queries.weights[node.query],
+                    commit_interval_ms=self.queries.intervals.get(node.query),
+                )
             ):
                 node.write(topology, above)
             topology.lines.update(dict.fromkeys(islice(topology.nodes, before, None), node.line))

@@ -8,6 +8,7 @@ from ks_actors.metrics.families import _inputs as inputs
 from ks_actors.metrics.families import _instance as instance
 from ks_actors.metrics.families import _log as log
 from ks_actors.metrics.families import _node as node
+from ks_actors.metrics.families import _query as query
 from ks_actors.metrics.families import _store as store
 from ks_actors.metrics.families import _task as task
 from ks_actors.metrics.families import _thread as thread
@@ -28,6 +29,7 @@ GROUPS: Final[tuple[Group, ...]] = (
     instance.INSTANCE,
     task.OWN_TASK,
     inputs.INPUT,
+    query.QUERY,
     node.LATENCY,
     node.CALLS,
     node.HANDLERS,

@@ -37,6 +37,9 @@ ASSIGNOR_FAILURES = OWN_GROUP.counter(
     "assignor-failures-total",
     "Rebalances in which the assignor or the grouper failed, and tasks stayed where they were",
 )
+UNCOVERED = OWN_GROUP.gauge(
+    "uncovered-queries", "Queries of the topology that no member of the group runs"
+)
 
 FETCH = Group("consumer-fetch-manager-metrics", "client-id")
 

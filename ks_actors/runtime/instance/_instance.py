@@ -343,7 +343,8 @@ class Instance(Actor[InstanceMessage]):
         if not order.reply.wanted():
             return
         if self._running() and self.prepared:
-            self._wiring.manager.tell(m.PauseProcessing(paused=isinstance(order, m.PauseAll)))
+            paused = isinstance(order, m.PauseAll)
+            self._wiring.manager.tell(m.PauseProcessing(paused, order.query))
             order.reply.tell(None)
         else:
             order.reply.fail(NotRunning(f"the app is {self.state.name}; this needs it RUNNING"))

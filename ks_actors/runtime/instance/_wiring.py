@@ -30,6 +30,7 @@ from ks_actors.runtime.membership import (
     RebalanceFigures,
     end_transactions_of,
     group_assignor,
+    left_out,
     nothing_to_end,
     pattern_watch,
     topic_watch,
@@ -412,7 +413,9 @@ class Wiring:
         traits = MemberTraits(
             endpoint=self._endpoint(), tags=config.client_tags, grouping=topics.grouping.name
         )
-        group = GroupView(process_id, config.max_poll_interval_ms, fitting, traits)
+        group = GroupView(
+            process_id, config.max_poll_interval_ms, fitting, traits, left_out(topics)
+        )
         assignor = group_assignor(self._parts, fitting.topology)
         await admitted("join")
         membership = self._membership = await log.join(
@@ -587,7 +590,7 @@ class Wiring:
         self, member: Ref[m.MemberMessage], errors: list[Exception], *, clean: bool, leave: bool
     ) -> None:
         timeout_s = self.timeout_s
-        self.manager.tell(m.PauseProcessing(paused=True))
+        self.manager.tell(m.PauseProcessing(True))
         last = self._last_commit()
         given_up = clean and await last.given_up(member, errors)
         # From here on, send no requests: their receivers may have stopped.

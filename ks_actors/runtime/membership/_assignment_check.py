@@ -163,8 +163,20 @@ def group_assignor(parts: TaskParts, topology: TopologyInfo) -> GroupAssignor:
         grouping=parts.topics.grouping,
         assignor=parts.assignor,
         replicas=parts.config.num_standby_replicas,
+        left_out=left_out(parts.topics),
         check=partial(check_sizes, parts.topics),
     )
+
+
+def left_out(topics: AppTopics) -> dict[int, str]:
+    """Return the subtopologies of the queries that this instance does not run, with the query."""
+    own = topics.topology.queries()
+    return {
+        number: query
+        for query, numbers in topics.topology.queries(whole=True).items()
+        if query not in own
+        for number in numbers
+    }
 
 
 def _readings(found: Iterable[tuple[TaskId, str]]) -> frozenset[_Reading]:

@@ -41,7 +41,10 @@ _log = component_log(__name__)
 
 
 class GroupView:
-    """Decode assignments, and encode the instance's data for the leader."""
+    """Decode assignments, and encode the instance's data for the leader.
+
+    `left_out` are the subtopologies that this instance does not run, with their queries.
+    """
 
     def __init__(
         self,
@@ -49,6 +52,7 @@ class GroupView:
         rebalance_timeout_ms: int,
         assignment_check: AssignmentCheck | None = None,
         traits: MemberTraits | None = None,
+        left_out: Mapping[int, str] | None = None,
     ) -> None:
         self.rebalance_seconds: float = rebalance_timeout_ms / 1000
         self._process_id: str = process_id
@@ -66,6 +70,9 @@ class GroupView:
         # All members with their tasks, as of the last assignment; empty if none has an endpoint.
         self.hosts: tuple[HostedTasks, ...] = ()
         self._told_of_map: bool = False
+        # The queries of the topology that no member runs, as of the last assignment.
+        self.uncovered: tuple[str, ...] = ()
+        self._left_out: Mapping[int, str] = left_out or {}
 
     @property
     def stateful(self) -> frozenset[int]:
@@ -82,6 +89,9 @@ class GroupView:
         tasks = dict(self._last) if told.kept else decode_tasks(assignment)
         if not told.kept:  # else the assignment has no map
             self.hosts = self._hosts(told)
+            self.uncovered = tuple(
+                sorted({self._left_out[each] for each in told.uncovered if each in self._left_out})
+            )
         if tasks and self._traits.grouping and told.version < _KNOWS_GROUPERS:
             raise TopologyError(
                 "the group's leader runs a release that knows no partition groupers, and this "

@@ -48,6 +48,7 @@ class MemberStatus(NamedTuple):
 
     `member_id` is None before the instance has joined its group. Stores of `pending` tasks are
     being opened or restored. `hosts` are all members with their tasks, if any has an endpoint.
+    `uncovered` are the queries that no member runs.
     """
 
     member_id: str | None
@@ -55,6 +56,7 @@ class MemberStatus(NamedTuple):
     tasks: Mapping[TaskId, tuple[TopicPartition, ...]]
     pending: frozenset[TaskId]
     hosts: tuple[HostedTasks, ...] = ()
+    uncovered: tuple[str, ...] = ()
 
 
 @final
@@ -157,9 +159,10 @@ class Member(Actor[m.MemberMessage]):
 
     def status(self) -> MemberStatus:
         """Return the membership and the tasks; callable from any thread."""
-        group, pending = self._membership.group, frozenset(self._pending)
-        hosts = self._group.hosts
-        return MemberStatus(group.member_id, group.generation, self._tasks, pending, hosts)
+        group, pending, view = self._membership.group, frozenset(self._pending), self._group
+        return MemberStatus(
+            group.member_id, group.generation, self._tasks, pending, view.hosts, view.uncovered
+        )
 
     async def signal(self, signal: Signal) -> None:
         """Follow the group from the start; leave it at the end."""

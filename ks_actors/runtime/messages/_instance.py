@@ -36,15 +36,17 @@ class InstanceStopped(Message, frozen=True):
 
 
 class PauseAll(Message, frozen=True):
-    """Process no more records until ResumeAll; keep the membership and the state."""
+    """Process no more records of a query, or at all, until ResumeAll; keep tasks and state."""
 
     reply: Reply[None]
+    query: str | None = None
 
 
 class ResumeAll(Message, frozen=True):
-    """Resume processing after PauseAll."""
+    """Resume processing of a query, or of all, after PauseAll."""
 
     reply: Reply[None]
+    query: str | None = None
 
 
 class AddWorker(Message, frozen=True):

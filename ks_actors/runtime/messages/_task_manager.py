@@ -185,9 +185,10 @@ class OutputPressure(Message, frozen=True):
 
 
 class PauseProcessing(Message, frozen=True):
-    """Give out no leases while `paused`."""
+    """Give out no leases of a query, or none at all, while `paused`."""
 
     paused: bool
+    query: str | None = None
 
 
 class RetireWorker(Message, frozen=True):

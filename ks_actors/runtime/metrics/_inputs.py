@@ -1,4 +1,4 @@
-"""The lag of each input partition, in records and seconds."""
+"""The lag of each input partition, in records and seconds, and the figures of queries."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ks_actors.metrics import NOT_MEASURED
 from ks_actors.metrics.families import inputs as f
+from ks_actors.runtime.metrics._queries import InputLag, QueryFigures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,17 +21,19 @@ if TYPE_CHECKING:
 class _Inputs:
     """The positions and times of partitions, as last seen outside of threads."""
 
-    def __init__(self, watched: Watched) -> None:
+    def __init__(self, metrics: Metrics, watched: Watched) -> None:
         self._watched = watched
+        self._queries = QueryFigures(metrics, watched)
         self._seen: dict[TopicPartition, tuple[int, int | None]] = {}
 
     def read(self) -> Iterator[Readings]:
-        """Read all input partitions of the tasks here."""
+        """Read all input partitions of the tasks here, and the queries."""
         if (started := self._watched.started()) is None:
             return
         instance, parts = started
         before, self._seen = self._seen, {}
         now = instance.wall_time()
+        lags: list[InputLag] = []
         for place in parts.places(instance.known_ends):
             position, time = self._seen_at(place, before)
             end = place.end
@@ -40,6 +43,8 @@ class _Inputs:
                 seconds = 0.0
             elif lag is not None and time is not None:
                 seconds = max(0.0, (now - time) / 1000)
+            known = NOT_MEASURED if lag is None else lag
+            lags.append(InputLag(place.task_id, known, seconds))
             yield (
                 {
                     "client-id": self._watched.config.client_id,
@@ -48,13 +53,14 @@ class _Inputs:
                     "partition": str(place.partition.partition),
                 },
                 [
-                    (f.LAG, NOT_MEASURED if lag is None else lag),
+                    (f.LAG, known),
                     (f.LAG_SECONDS, seconds),
                     (f.BUFFERED, place.buffered),
                     (f.POSITION, position if position >= 0 else NOT_MEASURED),
                     (f.END_OFFSET, NOT_MEASURED if end is None else end),
                 ],
             )
+        yield from self._queries.read(lags, parts)
 
     def _seen_at(
         self, place: PartitionState, before: dict[TopicPartition, tuple[int, int | None]]
@@ -76,6 +82,6 @@ class _Inputs:
         return found
 
 
-def input_source(metrics: Metrics, watched: Watched) -> MetricSource:  # noqa: ARG001 - as all
-    """Return the source of the metrics of input partitions."""
-    return _Inputs(watched).read
+def input_source(metrics: Metrics, watched: Watched) -> MetricSource:
+    """Return the source of the metrics of input partitions and of queries."""
+    return _Inputs(metrics, watched).read

@@ -1,5 +1,6 @@
 """The task manager and the workers."""
 
+from ks_actors.runtime.processing._pauses import Pauses
 from ks_actors.runtime.processing._purge import Purger
 from ks_actors.runtime.processing._schedule_status import ScheduleStatus
 from ks_actors.runtime.processing._task_manager import TASK_MANAGER_MAILBOX, TaskManager
@@ -8,6 +9,7 @@ from ks_actors.runtime.processing._worker import WORKER_MAILBOX, Worker, WorkerF
 __all__ = [
     "TASK_MANAGER_MAILBOX",
     "WORKER_MAILBOX",
+    "Pauses",
     "Purger",
     "ScheduleStatus",
     "TaskManager",

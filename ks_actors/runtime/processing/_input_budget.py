@@ -75,7 +75,7 @@ class InputBudget:
             self._record_bytes[partition] = sample / taken
             count += size
         self._note(partition, count)
-        if partition in self._full or partition in self._squeezed:
+        if self.stopped(partition):
             return False
         if count > self._records:
             self._full.add(partition)
@@ -104,6 +104,10 @@ class InputBudget:
             low += within
             self._squeezed -= within
         return tuple(low)
+
+    def stopped(self, partition: TopicPartition) -> bool:
+        """Return whether the limits have stopped a partition."""
+        return partition in self._full or partition in self._squeezed
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget partitions that are gone or are fetched from another position."""

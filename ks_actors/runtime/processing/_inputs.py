@@ -23,7 +23,8 @@ class Inputs:
     """Pass fetched records to the tasks, count them, and track committed positions.
 
     While a thread has a task in `leased`, the queues of that task are not touched. New records for
-    the task are deferred, and count as buffered.
+    the task are deferred, and count as buffered. The partitions of tasks that a pause `holds` are
+    stopped, or after their first fetch if they are new.
     """
 
     def __init__(
@@ -32,11 +33,16 @@ class Inputs:
         size: int,
         leased: Container[TaskId],
         shares: Shares | None = None,
+        *,
+        holds: Callable[[TaskId], bool] = lambda _: False,
     ) -> None:
         self.budget: InputBudget = InputBudget(records, size)
         self._shares = shares
         self.committed: dict[TopicPartition, Position] = {}
         self._leased = leased
+        self._holds = holds
+        # The partitions that were stopped for a pause.
+        self._held: set[TopicPartition] = set()
         self._owners: dict[TopicPartition, Task] = {}
         self._stale_below: dict[TopicPartition, int] = {}
         self._moved: dict[TopicPartition, list[PositionReset]] = {}
@@ -71,6 +77,7 @@ class Inputs:
     def _drop(self, task: Task) -> None:
         self._deferred.pop(task.id, None)
         self._moving.difference_update(task.group.queues)
+        self._held.difference_update(task.group.queues)
         self.budget.forget(task.group.queues)
 
     def _owner(self, partition: TopicPartition, epoch: int) -> Task | None:
@@ -97,9 +104,20 @@ class Inputs:
             self._do(
                 task, partial(task.add, one.partition, one.batch, one.next_offset, one.end_offset)
             )
-            if self.budget.added(one.partition, one.batch):
+            stop = self.budget.added(one.partition, one.batch)
+            if self._holds(task.id):
+                self._held.add(one.partition)
+                stop = True
+            if stop:
                 high.append(one.partition)
         return changed, high, stale
+
+    def held(self) -> tuple[tuple[TopicPartition, ...], tuple[TopicPartition, ...]]:
+        """Return the partitions to stop after a change of pauses, and those to fetch again."""
+        held = {one for one, task in self._owners.items() if self._holds(task.id)}
+        stop, again = held - self._held, self._held - held
+        self._held = held
+        return tuple(stop), tuple(one for one in again if not self.budget.stopped(one))
 
     def move(self, reset: PositionReset) -> Task | None:
         """Move a partition to a new position, as its old position is not in the log.
@@ -164,11 +182,12 @@ class Inputs:
                 work()
             if self._moving:
                 self._moving.difference_update(task.group.queues)
-        return self.budget.consumed(
+        low = self.budget.consumed(
             (partition, queue.buffered)
             for task in tasks
             for partition, queue in task.group.queues.items()
         )
+        return tuple(one for one in low if one not in self._held) if self._held else low
 
 
 def _moved(committed: Position, reset: PositionReset) -> Position:

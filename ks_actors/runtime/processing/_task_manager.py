@@ -13,6 +13,7 @@ from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import Drains, TasksBroken, Uncommitted
 from ks_actors.runtime.messages import TaskManagerMessage
 from ks_actors.runtime.processing._inputs import Inputs
+from ks_actors.runtime.processing._pauses import Pauses
 from ks_actors.runtime.processing._ready_tasks import ReadyTasks
 from ks_actors.runtime.processing._schedule_status import ScheduleStatus
 from ks_actors.runtime.processing._shares import Shares
@@ -73,6 +74,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._tasks: dict[TaskId, Task] = {}
         self._leased: dict[TaskId, Ref[m.WorkerMessage]] = {}
         shares = Shares.of(parts.topics.topology)
+        self.pauses: Pauses = Pauses(parts.topics.topology)
         self._ready = ReadyTasks(
             parts.clocks, self._wants, priority, slice_ms=config.worker_slice_ms, shares=shares
         )
@@ -83,6 +85,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             config.input_buffer_max_bytes,
             self._leased,
             shares,
+            holds=self.pauses.holds,
         )
         metrics.buffered, metrics.touched, metrics.at_work, metrics.in_threads = (
             lambda: self._inputs.budget.buffered,
@@ -118,8 +121,6 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._rewinding: m.Rewind | None = None
         self._resets = 0
         self._uncommitted: Uncommitted = Uncommitted(config.statestore_uncommitted_max_bytes)
-        self.paused: bool = False
-        """Whether the user has paused processing."""
         self._pressed = self._ended = False
 
     def status(self) -> ScheduleStatus:
@@ -213,7 +214,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             case m.OutputPressure():
                 self._pressed = message.high
             case m.PauseProcessing():
-                self.paused = message.paused
+                self._pause(message)
             case m.RetireWorker():
                 self._retire(message.worker)
             case m.WorkerLost():
@@ -228,7 +229,9 @@ class TaskManager(Actor[TaskManagerMessage]):
         """Lease tasks to free workers as long as any are ready."""
         if self._rewinding is not None:
             self._rewind_when_quiet(self._rewinding)
-        self._ready.stand(still=self._pressed or self.paused, full=self._uncommitted.full)
+        self._ready.stand(
+            still=self._pressed or self.pauses.everything, full=self._uncommitted.full
+        )
         # Lease nothing during a commit: a worker back from its thread has not paused for the
         # commit.
         if not self._idle or self._drains.held:
@@ -258,8 +261,9 @@ class TaskManager(Actor[TaskManagerMessage]):
             or self._goes_back(task)
         ):
             return None
-        draining = self._drains.under_way(task)
-        return None if task.id in self._suspended and not draining else draining
+        if draining := self._drains.under_way(task):
+            return True
+        return None if task.id in self._suspended or self.pauses.holds(task.id) else draining
 
     def _update_ready(self, tasks: Iterable[TaskId]) -> None:
         """Update the schedule for tasks that have changed."""
@@ -329,6 +333,15 @@ class TaskManager(Actor[TaskManagerMessage]):
         if (task := self._inputs.move(reset)) is not None:
             self._touch(task)
             self._update_ready((task.id,))
+
+    def _pause(self, order: m.PauseProcessing) -> None:
+        self.pauses.set(order.query, paused=order.paused)
+        stop, again = self._inputs.held()
+        if stop:
+            self._poller().tell(m.BufferHigh(stop))
+        if again:
+            self._poller().tell(m.BufferLow(again))
+        self._update_ready(self._tasks)
 
     # --- tasks come and go ------------------------------------------------------------------------
 

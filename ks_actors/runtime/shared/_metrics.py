@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,8 @@ class Metrics:
         self.standbys: Callable[[], int] = int
         self.buffered: Callable[[], int] = int
         self.processed_total: int = 0
+        # Of closed tasks, by subtopology.
+        self.processed_before: Counter[int] = Counter()
         self.produced: int = 0
         self.stale: int = 0
         self.rolled_back: int = 0
@@ -130,6 +132,7 @@ class Metrics:
         if gone is not None:
             self.tasks_closed += 1
             self._dropped_before += gone.dropped
+            self.processed_before[task.subtopology] += gone.processed
 
     @property
     def dropped(self) -> int:

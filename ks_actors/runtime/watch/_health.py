@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, final
 
 import msgspec
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from ks_actors._times import whole_ms
 from ks_actors.lifecycle import check_timeout
@@ -28,7 +28,7 @@ _ENDS = {InstanceState.NOT_RUNNING, InstanceState.ERROR}
 
 
 class HealthReason(Enum):
-    """The reason why an app is not live or not ready."""
+    """The reason why an app is not live or not ready, or its group is incomplete."""
 
     ENDED = "ended"
     """Not live: the app has ended, and starts no more."""
@@ -39,7 +39,7 @@ class HealthReason(Enum):
     STATE = "state"
     """Not ready: the app starts, rebalances or closes."""
     PAUSED = "paused"
-    """Not ready: the user has paused the app."""
+    """Not ready: the user has paused the app, or one of its queries."""
     NO_WORKER = "no worker"
     """Not ready: the app has no worker."""
     RESTORING = "restoring"
@@ -52,6 +52,8 @@ class HealthReason(Enum):
     """Not ready: handlers drop more than `max_drop_ratio` of the records of the last minute."""
     ASSIGNMENT = "assignment"
     """Not ready: the group's assignor or grouper failed, so the group keeps its last assignment."""
+    UNCOVERED = "uncovered"
+    """No member of the group has run a query for `stall_warning_ms`; the app is ready."""
     STALLED = "stalled"
     """Not ready: records have waited for `stall_warning_ms`, and their task does not go on."""
 
@@ -61,13 +63,18 @@ class HealthReason(Enum):
         return self in {HealthReason.ENDED, HealthReason.EVENT_LOOP, HealthReason.WORKER}
 
     @property
+    def elsewhere(self) -> bool:
+        """Whether the app is ready all the same: the cause is outside of it."""
+        return self is HealthReason.UNCOVERED
+
+    @property
     def runbook(self) -> str:
         """The section of the documentation about this reason, `docs/runbooks/health.md#lag`."""
         return f"docs/runbooks/health.md#{self.name.lower()}"
 
 
 class HealthProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """One reason why an app is not live or not ready."""
+    """One reason why an app is not live or not ready, or its group is incomplete."""
 
     reason: HealthReason
     """The kind of reason."""
@@ -77,6 +84,8 @@ class HealthProblem(msgspec.Struct, frozen=True, kw_only=True):
     """The task that the problem concerns; None for the whole app."""
     partition: TopicPartition | None = None
     """The partition that the problem concerns; None if it concerns no single partition."""
+    query: str | None = None
+    """The query that the problem concerns; None for the whole app, or if none is named."""
     waited_ms: int = 0
     """How long the problem has lasted, in ms, if that is known."""
 
@@ -111,7 +120,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     state: InstanceState
     """The state of the app."""
     problems: tuple[HealthProblem, ...]
-    """All reasons why the app is not live or not ready, fatal reasons first."""
+    """All problems, fatal ones first."""
 
     @property
     def live(self) -> bool:
@@ -121,7 +130,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ready(self) -> bool:
         """Whether the app is RUNNING, with all stores restored, its log reachable and no lag."""
-        return not self.problems
+        return all(problem.reason.elsewhere for problem in self.problems)
 
     def __str__(self) -> str:
         word = "ready" if self.ready else "not ready" if self.live else "not live"
@@ -153,7 +162,13 @@ class HealthCheck:
 
     def problems(self, state: InstanceState, *, stuck_ms: int) -> tuple[HealthProblem, ...]:
         """Return all problems of an instance that has not ended, fatal problems first."""
-        return (*self._loop(), *self._workers(stuck_ms), *self._state(state))
+        pauses = self._parts.manager.pauses
+        return tuple(
+            replace(problem, query=pauses.query(problem.task))
+            if pauses.named and problem.task is not None
+            else problem
+            for problem in (*self._loop(), *self._workers(stuck_ms), *self._state(state))
+        )
 
     def _loop(self) -> Iterator[HealthProblem]:
         if self._watch is None or self._watch.looked_ms is None:
@@ -182,19 +197,39 @@ class HealthCheck:
             text = f"the app is {state.name}, not RUNNING"
             yield HealthProblem(reason=HealthReason.STATE, text=text)
         yield from outage_problems(self._log, whole_ms(self._bounds.outage_ms))
-        if self._parts.manager.paused:
+        pauses = self._parts.manager.pauses
+        if pauses.everything:
             text = "the app is paused; App.resume resumes it"
             yield HealthProblem(reason=HealthReason.PAUSED, text=text)
-        elif state is InstanceState.RUNNING and not len(self._parts.workers):
+        for query in () if pauses.everything else sorted(pauses.queries):
+            text = f"the query {query} is paused; App.resume(query={query!r}) resumes it"
+            yield HealthProblem(reason=HealthReason.PAUSED, text=text, query=query)
+        if (
+            not pauses.everything
+            and state is InstanceState.RUNNING
+            and not len(self._parts.workers)
+        ):
             text = "there is no worker; App.add_worker starts one"
             yield HealthProblem(reason=HealthReason.NO_WORKER, text=text)
         if failure := self._parts.member.figures.assignor_failure:
             text = f"the group keeps its last assignment: {failure}"
             yield HealthProblem(reason=HealthReason.ASSIGNMENT, text=text)
+        yield from self._uncovered()
         yield from self._restoring()
         yield from self._stalled()
         yield from self._behind()
         yield from self._dropping()
+
+    def _uncovered(self) -> Iterator[HealthProblem]:
+        if self._watch is None:
+            return
+        for query, seconds in self._watch.uncovered.found(self._now_ms / 1000).items():
+            yield HealthProblem(
+                reason=HealthReason.UNCOVERED,
+                text=f"no member of the group has run the query {query} for {seconds:.0f} s",
+                waited_ms=int(seconds * 1000),
+                query=query,
+            )
 
     def _restoring(self) -> Iterator[HealthProblem]:
         for task in task_metadata(self._parts):

@@ -63,8 +63,8 @@ class Reasons:
 
         `call` describes a long-running call, if there is one.
         """
-        if self._parts.manager.paused:
-            return Why.PAUSED, "the app is paused"
+        if paused := self._parts.manager.pauses.text(place.task_id):
+            return Why.PAUSED, paused
         if place.task is None:
             return self._on_its_way(place)
         return (

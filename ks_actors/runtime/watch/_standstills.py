@@ -8,7 +8,7 @@ from ks_actors.lifecycle import component_log
 from ks_actors.task.calls import where
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.watch._partition_state import PartitionState, PartitionStates
@@ -86,10 +86,10 @@ class StandstillTimes:
         self._calls: dict[tuple[TaskId, str], _UnderWay] = {}
         self._commits: int = 0
 
-    def forget(self) -> None:
-        """Start over: the wait so far was intended."""
-        self._seen.clear()
-        self._calls.clear()
+    def forget(self, of: Callable[[TaskId], bool] = lambda _: True) -> None:
+        """Start over with some tasks, or all: the wait so far was intended."""
+        self._seen = {key: still for key, still in self._seen.items() if not of(key[0])}
+        self._calls = {key: call for key, call in self._calls.items() if not of(key[0])}
 
     def update(self, ends: Mapping[TopicPartition, int], now: float, *, look: bool) -> list[Found]:
         """Return all partitions with their standstills.

@@ -87,6 +87,8 @@ class TaskMetadata(msgspec.Struct, frozen=True):
     """The asynchronous nodes, with their calls in flight."""
     waits: tuple[Wait, ...] = ()
     """The reasons why records of the task are not processed at this moment."""
+    query: str | None = None
+    """The query of the task, `rest` outside of queries; None if the topology names none."""
 
 
 def task_metadata(parts: PartitionStates) -> tuple[TaskMetadata, ...]:
@@ -113,7 +115,13 @@ def task_metadata(parts: PartitionStates) -> tuple[TaskMetadata, ...]:
     for task_id in member.pending - found.keys():
         reads = tuple(sorted(member.tasks.get(task_id, ())))
         found[task_id] = TaskMetadata(task_id, TaskState.CREATED, False, reads)
-    return tuple(found[task_id] for task_id in sorted(found))
+    pauses = parts.manager.pauses
+    return tuple(
+        msgspec.structs.replace(found[task_id], query=pauses.query(task_id))
+        if pauses.named
+        else found[task_id]
+        for task_id in sorted(found)
+    )
 
 
 def with_progress(

@@ -15,6 +15,7 @@ from ks_actors.runtime.watch._coverage import Coverage
 from ks_actors.runtime.watch._held_back import OpenTransactions
 from ks_actors.runtime.watch._reasons import Reasons
 from ks_actors.runtime.watch._standstills import StandstillTimes, warnings_due
+from ks_actors.runtime.watch._uncovered_queries import UncoveredQueries
 from ks_actors.runtime.watch._unreachable import outages_text
 from ks_actors.runtime.watch._unread_partitions import UnreadPartitions
 from ks_actors.runtime.watch._waits import Wait, WaitReason
@@ -118,6 +119,7 @@ class Watch(Actor[WatchMessage]):
         self._bound: float = topics.config.stall_warning_ms / 1000
         self._stills = StandstillTimes(partition_states, self._bound)
         self._unread = UnreadPartitions(self._bound)
+        self.uncovered: UncoveredQueries = UncoveredQueries(self._bound)
         internal = map(topics.topic, topics.topology.internal_topics)
         self._transactions = OpenTransactions(self._bound, [*internal, *fixed_sinks(topics)])
         self._ends: Mapping[TopicPartition, int] = {}
@@ -128,6 +130,7 @@ class Watch(Actor[WatchMessage]):
         self._new: frozenset[TopicPartition] = frozenset()
         self._asking_group: bool = False
         self._was_paused: bool = False
+        self._paused_queries: frozenset[str] = frozenset()
         self._steady_time = clocks.steady_time
         self.looked_ms: float | None = None
         """The steady time of the last look, in ms; None before the first one."""
@@ -203,16 +206,25 @@ class Watch(Actor[WatchMessage]):
     # --- the look ---------------------------------------------------------------------------------
 
     def _look(self, now: float) -> None:
+        uncovered = self._partition_states.member.status().uncovered
+        self.uncovered.note(uncovered, self._steady_time() / 1000)
         self._reasons = self._new_reasons()
-        paused = self._partition_states.manager.paused or not self._runs()
+        pauses = self._partition_states.manager.pauses
+        paused = pauses.everything or not self._runs()
+        # Do not report waits from a time in which processing was paused.
         if paused or self._was_paused:
-            # Do not report waits from a time in which processing was paused.
             self._stills.forget()
             self._unread.forget()
             self._transactions.forget()
-        self._was_paused = paused
+        elif over := pauses.queries | self._paused_queries:
+            self._stills.forget(lambda task: pauses.query(task) in over)
+        self._was_paused, self._paused_queries = paused, pauses.queries
         found = self._stills.update(self._ends, now, look=True)
-        waiting = [] if paused else [one for one in found if one.still.since is not None]
+        waiting = [
+            one
+            for one in found
+            if not paused and one.still.since is not None and not pauses.holds(one.place.task_id)
+        ]
         stalled = [
             one
             for one in waiting
@@ -345,7 +357,8 @@ class Watch(Actor[WatchMessage]):
         return {
             place.partition: (place.task_id, held)
             for place in (one.place for one in found if one.still.since is None)
-            if (held := self._transactions.of(place.partition, place.position)) is not None
+            if not self._partition_states.manager.pauses.holds(place.task_id)
+            and (held := self._transactions.of(place.partition, place.position)) is not None
         }
 
     def _ask_group(self) -> None:
@@ -364,7 +377,7 @@ class Watch(Actor[WatchMessage]):
         # A watchdog that is turned off does not check: then only calls of this method are compared.
         found = self._stills.update(self._ends, now, look=self._bound <= 0)
         waits = [self._wait(one, now) for one in found if one.still.since is not None]
-        if not self._partition_states.manager.paused:
+        if not self._partition_states.manager.pauses.everything:
             waits += self._held_waits(self._held_back(found), now)
         warnings = {wait.task for wait in waits}
         for one in found:
@@ -392,14 +405,14 @@ class Watch(Actor[WatchMessage]):
         moves = (one.still.moves and not one.call) or (
             reason[0] in _FRESH and one.waited(now) < _LOOK_S
         )
-        if moves and not self._partition_states.manager.paused:
+        if moves and reason[0] is not WaitReason.PAUSED:
             reason = WaitReason.PROCESSING, "its records are on their way"
         return self._of_place(one, one.place.partition, reason, now)
 
     def _idle(self, one: Found, now: float) -> Wait:
         text = "all records that the log is known to have are processed"
-        paused = self._partition_states.manager.paused
-        reason = self._reasons.of(one.place, "") if paused else (WaitReason.RECORDS, text)
+        paused = self._partition_states.manager.pauses.text(one.place.task_id)
+        reason = (WaitReason.PAUSED, paused) if paused else (WaitReason.RECORDS, text)
         return self._of_place(one, None, reason, now)
 
     def _of_place(

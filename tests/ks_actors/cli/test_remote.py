@@ -88,6 +88,9 @@ def test_a_running_instance_is_looked_at_and_paused(place: Place, tmp_path: Path
         assert "nothing" in invoke(url, "query", "nothing", code=1)
         assert ask(url, "pause") == {"paused": True}
         assert invoke(url, "resume") == "resumed\n"
+        assert ask(url, "pause", "--query=rest") == {"paused": True, "query": "rest"}
+        assert invoke(url, "resume", "--query=rest") == "resumed query rest\n"
+        assert "parameter 'query' is 'two words': " in invoke(url, "pause", "--query=two words", code=1)
         monkeypatch.delenv("KS_OPS_TOKEN")
         assert "orders need the token of the API: set KS_OPS_TOKEN, or give --token-file" in invoke(url, "pause", code=2)
         file = tmp_path / "token"

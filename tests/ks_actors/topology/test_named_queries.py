@@ -112,6 +112,20 @@ def test_a_query_has_one_weight_and_ends_before_the_next() -> None:
     assert builder.build().queries()["fraud"] == (0, 4)
 
 
+def test_a_query_has_one_commit_interval() -> None:
+    """A second one and a negative one are refused; a query named again without one keeps its own."""
+    builder = two_queries()
+    with builder.query("fraud", weight=3, commit_interval_ms=50):
+        pass
+    with builder.query("fraud", weight=3):
+        builder.stream("transfers", TEXT).to("alerts", TEXT_OUT)
+    assert dict(builder.build().commit_intervals) == {"fraud": 50}
+    with pytest.raises(TopologyError, match="commit_interval_ms 50 and 60"), builder.query("fraud", weight=3, commit_interval_ms=60):
+        pass
+    with pytest.raises(TopologyError, match="commit_interval_ms -1"), builder.query("late", commit_interval_ms=-1):
+        pass
+
+
 @pytest.mark.parametrize("wanted", [(), ("nobody",), ("fraud", "nobody")])
 def test_unknown_queries_are_refused_with_the_known_ones(wanted: tuple[str, ...]) -> None:
     """The error lists the names to choose from."""

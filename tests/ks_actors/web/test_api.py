@@ -314,6 +314,9 @@ async def test_the_app_is_paused_and_resumed(tmp_path: Path) -> None:
         await until(lambda: not here.app.health().ready)
         assert await here.post("/api/resume") == {"paused": False}
         await until(lambda: here.app.health().ready)
+        assert await here.post("/api/pause?query=rest") == {"paused": True, "query": "rest"}
+        assert await here.post("/api/resume?query=rest") == {"paused": False, "query": "rest"}
+        assert "choose among rest" in (await here.post("/api/pause?query=fraud", None, 400))["error"]
         await here.app.close()
         assert "NOT_RUNNING" in (await here.post("/api/pause", None, 503))["error"]
 

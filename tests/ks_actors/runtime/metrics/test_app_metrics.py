@@ -62,10 +62,11 @@ def broad() -> Topology:
 
 
 def closing() -> Topology:
-    """A topology whose windows close."""
+    """A topology whose windows close, in a named query."""
     builder = StreamsBuilder()
-    windows = builder.stream("in", STRINGS).group_by_key().windowed_by(TimeWindows.of_size_and_grace(10, 0))
-    windows.count(Materialized("windows")).suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))
+    with builder.query("closing"):
+        windows = builder.stream("in", STRINGS).group_by_key().windowed_by(TimeWindows.of_size_and_grace(10, 0))
+        windows.count(Materialized("windows")).suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))
     return builder.build()
 
 

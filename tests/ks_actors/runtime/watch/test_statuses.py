@@ -23,7 +23,7 @@ async def test_a_status_stays_as_it_was_while_its_actor_goes_on(harness: AppHarn
     assert {task: status.is_open for task, status in stores.items()} == dict.fromkeys(tasks, True)
     await harness.app.pause()
     await harness.turns(10)
-    assert parts.manager.paused
+    assert parts.manager.pauses.everything
     await harness.close()
     assert repr(statuses) == before
     assert parts.state_manager.status() == {}
