@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, final
 
 import msgspec
 
+from ks_actors.letters._letter import Letter
+
 if TYPE_CHECKING:
-    from ks_actors.letters._letter import Letter
     from ks_actors.records import TopicPartition
 
 

@@ -112,7 +112,7 @@ def _reads(
     handlers: dict[str, Handler] = {
         **_probes(app, bounds),
         "/api/topology": status.topology(app, layout),
-        "/api/tasks": status.tasks(app, layout),
+        "/api/tasks": status.tasks(app),
         "/api/members": status.members(app, layout),
         "/api/lag": status.lag(app, layout),
         "/api/stores": status.stores(app),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from ks_actors._errors import NotRunning
+from ks_actors.history import SampledRecord
 from ks_actors.runtime import InstanceState
 from ks_actors.runtime.watch import stream_times
 from ks_actors.web._answers import answer, number
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from ks_actors.app import App
-    from ks_actors.history import SampledRecord
 
     Handler = Callable[[Request], Awaitable[Response]]
 

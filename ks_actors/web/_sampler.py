@@ -145,7 +145,7 @@ class Sampler:
         health = health_view(app.health(self._bounds))
         self._note_state(health.state)
         bound = app.config.stall_warning_ms
-        tasks = tuple(task_view(task, bound, self._layout) for task in app.tasks())
+        tasks = tuple(task_view(task, bound) for task in app.tasks())
         found = figures(app)
         before, self._last = self._last, found
         topics = tuple(self._topics(tasks, before, seconds))

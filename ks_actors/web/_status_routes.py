@@ -77,12 +77,12 @@ def topology(app: App, layout: Layout) -> Handler:
     return handle
 
 
-def tasks(app: App, layout: Layout) -> Handler:
+def tasks(app: App) -> Handler:
     """Return the handler of the tasks of this instance."""
 
     async def handle(_: Request) -> Response:
         bound = app.config.stall_warning_ms
-        return answer([task_view(task, bound, layout) for task in app.tasks()])
+        return answer([task_view(task, bound) for task in app.tasks()])
 
     return handle
 

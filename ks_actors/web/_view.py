@@ -9,14 +9,13 @@ import msgspec
 
 from ks_actors.runtime import WaitReason
 from ks_actors.web._group import GroupView
-from ks_actors.web._trends import TrendsView  # noqa: TC001 - msgspec reads the type
+from ks_actors.web._trends import TrendsView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ks_actors.app import App
     from ks_actors.runtime import Health, HealthProblem, TaskMetadata, Wait
-    from ks_actors.web._graph import Layout
 
 IDLE = frozenset({WaitReason.RECORDS, WaitReason.PROCESSING})
 """The waits that are as they should be."""
@@ -77,7 +76,6 @@ class TaskView(msgspec.Struct, frozen=True):
     restores: tuple[RestoreView, ...]
     calls: tuple[CallView, ...]
     waits: tuple[WaitView, ...]
-    query: str | None = None
 
 
 class TopicView(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,7 +196,7 @@ def worker_views(app: App) -> tuple[WorkerView, ...]:
     return tuple(WorkerView(one.name, one.state.name, one.task) for one in app.workers())
 
 
-def task_view(task: TaskMetadata, bound_ms: int, layout: Layout) -> TaskView:
+def task_view(task: TaskMetadata, bound_ms: int) -> TaskView:
     """Return a task for the page; a wait of `bound_ms` is stuck (0 or less: no wait is)."""
     full = any(one.in_flight and not one.room for one in task.calls)
     waits = tuple(
@@ -206,7 +204,7 @@ def task_view(task: TaskMetadata, bound_ms: int, layout: Layout) -> TaskView:
     )
     return TaskView(
         str(task.task),
-        layout.query_of(task.task.subtopology),
+        task.query,
         task.state.name,
         task.standby,
         any(wait.stuck for wait in waits),
@@ -227,7 +225,6 @@ def task_view(task: TaskMetadata, bound_ms: int, layout: Layout) -> TaskView:
         ),
         tuple(CallView(one.node, one.in_flight, one.room) for one in task.calls),
         waits,
-        task.query,
     )
 
 
