@@ -26,7 +26,7 @@ from ks_actors.processors.api import (
 )
 from ks_actors.serdes import serde_of
 from ks_actors.topology._description import TopologyDescription
-from ks_actors.topology._named_queries import QueryNames, checked_queries, query_of
+from ks_actors.topology._named_queries import QueryNames, checked_queries
 from ks_actors.topology._names import checked_topics, valid_topic
 from ks_actors.topology._nodes import (
     GlobalStore,
@@ -452,16 +452,6 @@ class Topology(metaclass=Hinted):
         for each in parts:
             found[each.query] = (*found.get(each.query, ()), each.id)
         return MappingProxyType(found)
-
-    def _query_names(self) -> dict[int, str]:
-        """Return the query of each subtopology, those that `only` left out included.
-
-        Empty if no query has a name.
-        """
-        if not self._query_of:
-            return {}
-        groups = enumerate(self._groups)
-        return {number: query_of(number, names, self._query_of) for number, names in groups}
 
     @property
     def weights(self) -> Mapping[str, int]:

@@ -75,7 +75,10 @@ class Layout:
         """The names of internal topics in the log."""
         self._parts = self._topology.subtopologies()
         self._readers: dict[str, str | None] = {}
-        self._queries = self._topology._query_names()
+        self._queries: dict[int, str] = {}
+        if self._topology.weights:
+            for query, numbers in self._topology.queries(whole=True).items():
+                self._queries.update(dict.fromkeys(numbers, query))
 
     def topic(self, name: str) -> str:
         """Return a topic's name in the log."""
