@@ -39,9 +39,10 @@ if TYPE_CHECKING:
     from ks_actors.topology import SinkNode
 
 if TYPE_CHECKING:
-    from ks_actors.task import _merged_run
+    from ks_actors.task import _merged_run, turns
 else:
     _merged_run = Later("ks_actors.task._merged_run")
+    turns = Later("ks_actors.task.turns")
 
 # Fewer records in a row than this are processed one by one.
 _FEW = 4
@@ -109,7 +110,7 @@ class Task:
         self._wall_punctuation = PunctuationQueue()
         self._run = RunLength()
         self._plan: Plan | None = None
-        self._merged_turns: _merged_run.MergedTurns | None = None
+        self._merged_turns: _merged_run.MergedTurns | turns.TableTurns | None = None
         self.draining: Draining = Draining((), ())
         places = sorted(positions.items())
         queues = [
@@ -419,7 +420,7 @@ class Task:
 
         The streams of a join often alternate, so cost per turn matters as much as cost per record.
         """
-        # The fast way for a join of two streams. It returns 0 when it does not apply; then the loop
+        # The fast way for a join of two streams or with tables. It returns 0 when it does not apply; then the loop
         # below takes the same records.
         if self._merged_turns is not None and (done := self._merged_turns.take(limit)):
             self.processed += done
@@ -545,7 +546,9 @@ class Task:
         self.idle.holders = plan.holders
         self._run = RunLength(blocking=plan.blocking)
         self._merged_turns = (
-            None
+            turns.TableTurns(plan, self.group, self._current)
+            if plan.tables
+            else None
             if plan.pair is None
             else _merged_run.MergedTurns(plan.pair, plan, self.group, self._current)
         )
