@@ -81,9 +81,9 @@ class TableTurns:
     """Process a stream and the tables that it is joined with in runs.
 
     Kafka Streams takes the records of all in the order of time, so a table's record ends the
-    stream's batch. But such a record concerns only the stream's records of its key. So a run takes
-    the tables' records first, up to one whose key the stream has before it; there the next part of
-    the run begins.
+    stream's batch. But such a record concerns only the stream's records of its key. So it comes
+    at any place between the stream's records of its key, and a run needs few places for all of
+    them. Most often one is enough: the beginning.
     """
 
     def __init__(self, plan: Plan, group: PartitionGroup, current: RecordContextHolder) -> None:
@@ -155,14 +155,24 @@ class TableTurns:
         for place, key in enumerate(keys[stream][: ends[stream]]):
             if key in changed:
                 places.setdefault(key, []).append(place)
-        part = [0] * len(ends)
+        # A table's record comes anywhere between the stream's records of its key before it and behind
+        # it. As many as possible come at one place, and at the beginning if they can.
+        part, earlier = [0] * len(ends), [0] * len(ends)
+        low, high = 0, ends[stream]
         for time, at, place in of_tables:
             found = places.get(keys[at][place])
             if found is not None:
                 before = (bisect_left if at < stream else bisect_right)(times[stream], time)
-                latest = bisect_left(found, before) - 1
-                if latest >= 0 and found[latest] >= part[stream]:
-                    part[stream] = before
-                    yield list(part)
+                behind = bisect_left(found, before)
+                least = found[behind - 1] + 1 if behind else 0
+                most = found[behind] if behind < len(found) else ends[stream]
+                if least > high:
+                    earlier[stream] = high if low else 0
+                    yield earlier
+                    earlier, low, high = list(part), least, most
+                else:
+                    low, high = max(low, least), min(high, most)
             part[at] = place + 1
+        earlier[stream] = high if low else 0
+        yield earlier
         yield ends
