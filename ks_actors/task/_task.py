@@ -420,8 +420,8 @@ class Task:
 
         The streams of a join often alternate, so cost per turn matters as much as cost per record.
         """
-        # The fast way for a join of two streams or with tables. It returns 0 when it does not apply; then the loop
-        # below takes the same records.
+        # The fast way for a join of two streams, or with tables. It returns 0 when it does not
+        # apply; then the loop below takes the same records.
         if self._merged_turns is not None and (done := self._merged_turns.take(limit)):
             self.processed += done
             return done

@@ -45,8 +45,32 @@ def cached_batches(
 ) -> ProcessBatch:
     """Return the batch form that puts and caches a row once for all records of a batch.
 
-    Keys are plain and aggregates immutable. This form does not use `window_loop`, because it reads
-    and changes its own rows, not the rows of the store.
+    Keys are plain and aggregates immutable.
+    """
+    store: WindowsForOperators = context.store(aggregation.store)
+    one_by_one = _one_by_one(context, aggregation, cache, clock, windows_for)
+    if aggregation.aggregator is not None or not store.bound:
+        return one_by_one
+    count_panes = _pane_counts(aggregation, store, cache, clock, windows_for)
+
+    def process_batch(batch: Batch) -> None:
+        if not count_panes(batch):
+            one_by_one(batch)
+
+    return process_batch
+
+
+def _one_by_one(
+    context: NodeContext,
+    aggregation: WindowAggregation,
+    cache: Cache,
+    clock: Clock,
+    windows_for: WindowsFor,
+) -> ProcessBatch:
+    """Return the batch form that adds each record to each of its windows.
+
+    This form does not use `window_loop`, because it reads and changes its own rows, not the rows of
+    the store.
     """
     store: WindowsForOperators = context.store(aggregation.store)
     get = store.get_entry
@@ -57,13 +81,8 @@ def cached_batches(
     absent = _absence(store)
     # A record that fails in its only window has changed no window.
     none_of_them = _NEVER if size == aggregation.advance_ms else None
-    count_panes = None
-    if aggregation.aggregator is None and store.bound:
-        count_panes = _pane_counts(aggregation, store, cache, clock, windows_for)
 
     def process_batch(batch: Batch) -> None:
-        if count_panes is not None and count_panes(batch):
-            return
         folded: dict[int, Folded] = {}
         firsts: dict[int, dict[Any, Any]] = {}
         late: dict[int, int | None] = {}
@@ -159,11 +178,11 @@ def _pane_counts(
                         count = number if count is None else count + number
                         if count >= bound:
                             return False
-                        rows[key] = count, (time if seen < time else seen)
+                        rows[key] = count, (max(seen, time))
                 first = stop
         except (SerializationError, TypeError):  # a bad key: find it record by record
             return False
-        clock.time = max(clock.time, max(timestamps))
+        clock.time = max(clock.time, *timestamps)
         cache.came(batch)
         for window, rows in folded.items():
             _hold(store, cache, window, rows, firsts[window])

@@ -236,9 +236,7 @@ class _Buffer:
             return
         if buffered.new is not None or not self._until_close:
             origin = (
-                buffered.origin
-                if self._known is None
-                else self._known.get(index, buffered.origin)
+                buffered.origin if self._known is None else self._known.get(index, buffered.origin)
             )
             self._origins.go_to(origin, buffered.timestamp, buffered.headers)
             # The row is still in the store, so that readers of the table see the prior value

@@ -155,8 +155,8 @@ class TableTurns:
         for place, key in enumerate(keys[stream][: ends[stream]]):
             if key in changed:
                 places.setdefault(key, []).append(place)
-        # A table's record comes anywhere between the stream's records of its key before it and behind
-        # it. As many as possible come at one place, and at the beginning if they can.
+        # A table's record comes anywhere between the stream's records of its key before it and
+        # behind it. As many as possible come at one place, and at the beginning if they can.
         part, earlier = [0] * len(ends), [0] * len(ends)
         low, high = 0, ends[stream]
         for time, at, place in of_tables:

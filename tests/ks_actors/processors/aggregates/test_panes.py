@@ -32,7 +32,8 @@ def run(kind: str, batches: list[list[tuple[str | None, str, int]]], *, headers:
 @pytest.mark.parametrize("seed", range(12))
 def test_panes_give_the_results_of_single_records(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With any times and keys, late ones and such as are in no order: results, times, headers, rows, drops, and origins."""
-    random, taken = Random(seed), []
+    random = Random(seed)
+    taken: list[bool] = []
     make: Callable[..., Callable[[Batch], bool]] = _cached_windows._pane_counts
     odd, step, headers = random.choice((0.0, 0.1)), random.choice((1, 3)), random.random() < 0.5
     time, batches = 0, []
@@ -46,7 +47,12 @@ def test_panes_give_the_results_of_single_records(seed: int, monkeypatch: pytest
 
     def watched(*given: Any) -> Callable[[Batch], bool]:
         count = make(*given)
-        return lambda batch: taken.append(count(batch)) or taken[-1]  # type: ignore[func-returns-value]
+
+        def counted(batch: Batch) -> bool:
+            taken.append(count(batch))
+            return taken[-1]
+
+        return counted
 
     monkeypatch.setattr(_cached_windows, "_pane_counts", watched)
     by_panes = run("hopping count", batches, headers=headers)

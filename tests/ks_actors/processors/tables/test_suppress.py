@@ -49,10 +49,10 @@ class Store:
     def key_bytes(self, key: Any) -> bytes:
         return str(key).encode()
 
-    def own_key(self, key: Any, index: Any = None) -> tuple[bytes, Any]:  # noqa: ARG002 - as stores have it
+    def own_key(self, key: Any, index: Any = None) -> tuple[bytes, Any]:
         return self.key_bytes(key), key
 
-    def index_of(self, encoded: bytes, key: Any) -> Any:  # noqa: ARG002 - as stores have it
+    def index_of(self, encoded: bytes, key: Any) -> Any:
         return key
 
     def entry_bytes(self, key: Any, value: BufferedChange) -> int:

@@ -46,7 +46,7 @@ def run(topology: Topology, inputs: dict[str, list[Row]], *, in_runs: bool, cach
     """Return output, calls of the handler, rows of the tables, drops and positions."""
     told: list[tuple[ErrorContext, FailedRecord | None]] = []
 
-    def handle(context: ErrorContext, record: FailedRecord | None, error: Exception) -> Any:  # noqa: ARG001 - as handlers are called
+    def handle(context: ErrorContext, record: FailedRecord | None, error: Exception) -> Any:
         told.append((context, record))
         return Response(HandlerResponse.RESUME)
 
@@ -58,8 +58,8 @@ def run(topology: Topology, inputs: dict[str, list[Row]], *, in_runs: bool, cach
         if not in_runs:
             task._merged_turns = None
         for topic, rows in inputs.items():
-            columns: tuple[list[Any], ...] = tuple(map(list, zip(*rows, strict=True))) or ([], [], [])
-            task.add(TopicPartition(topic, 0), Batch(*columns, None, range(len(rows))), len(rows), len(rows))
+            keys, values, times = map(list, zip(*rows, strict=True))
+            task.add(TopicPartition(topic, 0), Batch(keys, values, times, None, range(len(rows))), len(rows), len(rows))
         while task.process(1.0):
             pass
         while task.can_drain:
