@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from ks_actors.task import _merged_run, turns
+
+    _Turns = _merged_run.MergedTurns | turns.TableTurns
 else:
     _merged_run = Later("ks_actors.task._merged_run")
     turns = Later("ks_actors.task.turns")
@@ -110,7 +112,7 @@ class Task:
         self._wall_punctuation = PunctuationQueue()
         self._run = RunLength()
         self._plan: Plan | None = None
-        self._merged_turns: _merged_run.MergedTurns | turns.TableTurns | None = None
+        self._merged_turns: _Turns | None = None
         self.draining: Draining = Draining((), ())
         places = sorted(positions.items())
         queues = [
@@ -545,13 +547,7 @@ class Task:
         self._progress.drop_unclaimed(services.stores)
         self.idle.holders = plan.holders
         self._run = RunLength(blocking=plan.blocking)
-        self._merged_turns = (
-            turns.TableTurns(plan, self.group, self._current)
-            if plan.tables
-            else None
-            if plan.pair is None
-            else _merged_run.MergedTurns(plan.pair, plan, self.group, self._current)
-        )
+        self._merged_turns = _turns_of(plan, self.group, self._current)
         held = plan.asynchronous, plan.caches
         self.draining = Draining(
             *held, replayable=parts.replayable, apart=parts.transactional, blocking=plan.blocking
@@ -609,3 +605,13 @@ class Task:
 
     def _request_commit(self) -> None:
         self.commit_requested = True
+
+
+def _turns_of(plan: Plan, group: PartitionGroup, current: RecordContextHolder) -> _Turns | None:
+    """Return the way to take records of several queues in runs; None if they do not allow it."""
+    if plan.tables:
+        batches = {name: entrance.batch for name, entrance in plan.entrances.items()}
+        return turns.TableTurns(plan.tables, batches, group, current)
+    if plan.pair is not None:
+        return _merged_run.MergedTurns(plan.pair, plan, group, current)
+    return None

@@ -15,7 +15,7 @@ from ks_actors.topology import ProcessorNode, SourceNode
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ks_actors.task._compiler import Plan
+    from ks_actors.processors.api import ProcessBatch
     from ks_actors.task._node import NodeWork
     from ks_actors.task._partition_group import PartitionGroup
     from ks_actors.task._record_context import RecordContextHolder
@@ -84,17 +84,25 @@ class TableTurns:
     stream's batch. But such a record concerns only the stream's records of its key. So it comes
     at any place between the stream's records of its key, and a run needs few places for all of
     them. Most often one is enough: the beginning.
+
+    `tables` are the sources of the tables, and `batches` take the records of all sources.
     """
 
-    def __init__(self, plan: Plan, group: PartitionGroup, current: RecordContextHolder) -> None:
+    def __init__(
+        self,
+        tables: frozenset[str],
+        batches: Mapping[str, ProcessBatch | None],
+        group: PartitionGroup,
+        current: RecordContextHolder,
+    ) -> None:
         self._group = group
         self._current = current
         self._queues = queues = tuple(group.queues.values())
         names = [queue.source.name for queue in queues]
         # Two partitions of one table have an order of their own.
-        self._apart: bool = len(set(names)) == len(names) == len(plan.entrances)
-        self._batches = [plan.entrances[name].batch for name in names]
-        streams = [at for at, name in enumerate(names) if name not in plan.tables]
+        self._apart: bool = len(set(names)) == len(names) == len(batches)
+        self._batches = [batches[name] for name in names]
+        streams = [at for at, name in enumerate(names) if name not in tables]
         self._stream: int = streams[0] if streams else 0
         # The stream comes last in each part of a run.
         self._sequence = [*(at for at in range(len(queues)) if at != self._stream), self._stream]
