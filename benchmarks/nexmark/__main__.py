@@ -97,17 +97,19 @@ async def measure(options: argparse.Namespace, bootstrap: str) -> dict[str, Any]
 
 
 def table(told: dict[str, Any]) -> Table:
-    """Return the table: events per second of what the query reads, and CPU per event."""
+    """Return the table: events per second of what the query reads, and per second of CPU time (core-s)."""
     made = Table(title=f"Nexmark, {sum(told['events'].values()):,} events, one process each")
-    for heading in ("query", "", "results", "", f"{OURS} events/s", f"{THEIRS} events/s", "times", f"{OURS} CPU µs", f"{THEIRS} CPU µs"):
+    sides = [f"{side} events/{unit}" for unit in ("s", "core-s") for side in (OURS, THEIRS)]
+    for heading in ("query", "", "results", "", *sides[:2], "times", *sides[2:], "CPU ratio"):
         made.add_column(heading, justify="right")
     for found in told["runs"]:
         read = sum(told["events"][topic] for topic in READS[found["query"]])
         rates = [f"{read / found[side]['seconds']:,.0f}" for side in (OURS, THEIRS)]
-        cpu = [f"{found[side]['cpu_s'] * 1e6 / read:.1f}" for side in (OURS, THEIRS)]
+        by_core = [f"{read / found[side]['cpu_s']:,.0f}" for side in (OURS, THEIRS)]
+        share = f"{found[OURS]['cpu_s'] / found[THEIRS]['cpu_s']:.2f}"
         same = "same" if found["same"] else "DIFFERENT"
         guarantee = "EOS" if found["guarantee"] == GUARANTEES[-1] else "ALOS"
-        made.add_row(found["query"], guarantee, f"{found['results']:,}", same, *rates, str(found["ratio"]), *cpu)
+        made.add_row(found["query"], guarantee, f"{found['results']:,}", same, *rates, str(found["ratio"]), *by_core, share)
     return made
 
 

@@ -44,9 +44,11 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from ks_actors.processors import foreign_keys, joins
+    from ks_actors.task import turns
 else:
     foreign_keys = Later("ks_actors.processors.foreign_keys")
     joins = Later("ks_actors.processors.joins")
+    turns = Later("ks_actors.task.turns")
 
 _ANY = "*"
 
@@ -75,6 +77,7 @@ class Plan(NamedTuple):
     The plan has the entrances by source node, the close functions in order, and the asynchronous
     nodes. `blocking` tells whether a function blocks. `caches` are in the order in which they must
     be flushed. `pair` takes batches of both streams of a join, by its left and right source.
+    `tables` are the sources of tables whose records may go ahead of a stream's.
     `holders` are the parts that hold records back, upstream first, each with the nodes that its
     records may reach.
     """
@@ -85,6 +88,7 @@ class Plan(NamedTuple):
     blocking: bool
     caches: tuple[UpdateCache, ...]
     pair: Pair | None
+    tables: frozenset[str]
     holders: tuple[tuple[Holder, frozenset[str]], ...]
 
     def close(self) -> list[tuple[str, Exception]]:
@@ -150,11 +154,9 @@ class Compiler:
             for _, init in work.beginnings:
                 init()
         # Every node is reachable from a source: the topology refuses other nodes.
-        pair = (
-            find_pair(self._nodes, self._works)
-            if all(entrance.batch is not None for entrance in entrances.values())
-            else None
-        )
+        in_batches = all(entrance.batch is not None for entrance in entrances.values())
+        pair = find_pair(self._nodes, self._works) if in_batches else None
+        joined = in_batches and len(entrances) > 1 and is_loaded(joins)
         blocking = any(map(needs_thread, self._nodes.values()))
         caches = self._services.caches
         cached = () if caches is None else caches.in_order()
@@ -166,6 +168,7 @@ class Compiler:
             blocking,
             cached,
             pair,
+            turns.find_tables(self._nodes, self._works) if joined else frozenset(),
             self._holders(works),
         )
 

@@ -40,9 +40,12 @@ if TYPE_CHECKING:
     from ks_actors.topology import SinkNode
 
 if TYPE_CHECKING:
-    from ks_actors.task import _merged_run
+    from ks_actors.task import _merged_run, turns
+
+    _Turns = _merged_run.MergedTurns | turns.TableTurns
 else:
     _merged_run = Later("ks_actors.task._merged_run")
+    turns = Later("ks_actors.task.turns")
 
 # Fewer records in a row than this are processed one by one.
 _FEW = 4
@@ -110,7 +113,7 @@ class Task:
         self._wall_punctuation = PunctuationQueue()
         self._run = RunLength()
         self._plan: Plan | None = None
-        self._merged_turns: _merged_run.MergedTurns | None = None
+        self._merged_turns: _Turns | None = None
         self.draining: Draining = Draining((), ())
         places = sorted(positions.items())
         queues = [
@@ -420,8 +423,8 @@ class Task:
 
         The streams of a join often alternate, so cost per turn matters as much as cost per record.
         """
-        # The fast way for a join of two streams. It returns 0 when it does not apply; then the loop
-        # below takes the same records.
+        # The fast way for a join of two streams, or with tables. It returns 0 when it does not
+        # apply; then the loop below takes the same records.
         if self._merged_turns is not None and (done := self._merged_turns.take(limit)):
             self.processed += done
             return done
@@ -546,11 +549,7 @@ class Task:
         self._progress.drop_unclaimed(services.stores)
         self.idle.holders = plan.holders
         self._run = RunLength(blocking=plan.blocking)
-        self._merged_turns = (
-            None
-            if plan.pair is None
-            else _merged_run.MergedTurns(plan.pair, plan, self.group, self._current)
-        )
+        self._merged_turns = _turns_of(plan, self.group, self._current)
         taps.complete(self._merged_turns, self.sinks)
         held = plan.asynchronous, plan.caches
         self.draining = Draining(
@@ -609,3 +608,13 @@ class Task:
 
     def _request_commit(self) -> None:
         self.commit_requested = True
+
+
+def _turns_of(plan: Plan, group: PartitionGroup, current: RecordContextHolder) -> _Turns | None:
+    """Return the way to take records of several queues in runs; None if they do not allow it."""
+    if plan.tables:
+        batches = {name: entrance.batch for name, entrance in plan.entrances.items()}
+        return turns.TableTurns(plan.tables, batches, group, current)
+    if plan.pair is not None:
+        return _merged_run.MergedTurns(plan.pair, plan, group, current)
+    return None

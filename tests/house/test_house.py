@@ -146,7 +146,7 @@ FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
         "state",
         "task/figures",
     ),
-    ("dsl/joins",),
+    ("dsl/joins", "task/turns"),
     (
         "dsl",
         "log",

@@ -29,6 +29,18 @@ static inline int levels_of(const Rows *self, uint32_t place) { return chains_le
 
 /* --- the table -------------------------------------------------------------------------------------------------------------------- */
 
+/* How many keys are looked up while the parts of a later one are on their way from memory. */
+#define AHEAD 8
+
+/* Tell the hash of a plain key. */
+static inline int hash_of(const Rows *self, PyObject *key, uint32_t *hash) {
+    if (self->text ? !PyUnicode_CheckExact(key) : !PyBytes_CheckExact(key)) {
+        return 0;
+    }
+    *hash = (uint32_t)PyObject_Hash(key);
+    return 1;
+}
+
 /* Return where in the table the latest row of a key is, or belongs. There has to be a table. */
 static uint32_t *place_of(const Rows *self, const Key *key) {
     for (uint32_t at = key->hash & self->mask;; at = (at + 1) & self->mask) {
@@ -161,6 +173,33 @@ void chains_unlink(Rows *self, uint32_t place) {
     }
     if (*latest == NO_ROW) {
         clear_place(self, (uint32_t)(latest - self->table));
+    }
+}
+
+/* Key number `at` is next: have its successors' places in the table, and then the rows there, on their way from memory. Most keys that are met have
+   no row, so that waiting for these two is most of the work. */
+void chains_ahead(const Rows *self, PyObject *keys, Py_ssize_t at) {
+    Py_ssize_t count = PyList_GET_SIZE(keys);
+    if (self->table == NULL) {
+        return;
+    }
+    if (at + 2 * AHEAD < count) {
+        uint32_t hash;
+        if (hash_of(self, PyList_GET_ITEM(keys, at + 2 * AHEAD), &hash)) {
+            KERNEL_PREFETCH(&self->table[hash & self->mask]);
+        }
+    }
+    if (at + AHEAD < count) {
+        uint32_t hash;
+        if (hash_of(self, PyList_GET_ITEM(keys, at + AHEAD), &hash)) {
+            for (uint32_t step = 0; step < 2; step++) {
+                uint32_t place = self->table[(hash + step) & self->mask];
+                if (place == NO_ROW) {
+                    break;
+                }
+                KERNEL_PREFETCH(&self->rows[place]);
+            }
+        }
     }
 }
 

@@ -222,6 +222,7 @@ static PyObject *rows_meet(Rows *self, PyObject *const *args, Py_ssize_t nargs) 
     }
     Py_ssize_t count = PyList_GET_SIZE(keys);
     for (Py_ssize_t at = 0; at < count; at++) {
+        chains_ahead(self, keys, at);
         if (!kernel_near(PyList_GET_ITEM(times, at), before, after, &low, &high) ||
             (limits != NULL && !bound_of(PyList_GET_ITEM(limits, at), &limit, &beyond)) ||
             !meet_key(self, PyList_GET_ITEM(keys, at), at, low, high, limit, met)) {

@@ -96,6 +96,9 @@ void chains_unlink(Rows *self, uint32_t place);
 /* Return the latest row of a key that starts at `last` or before; NULL when there is none, or what was asked for is no key. */
 const Row *chains_latest(Rows *self, PyObject *key, int64_t last);
 
+/* Prepare the search for keys that come soon after key number `at` of a list. */
+void chains_ahead(const Rows *self, PyObject *keys, Py_ssize_t at);
+
 /* Return how many links a row at a place has besides `older`: by chance, as far as anybody can tell who does not know the secret of hashes. */
 int chains_levels(uint32_t hash, uint32_t place);
 

@@ -209,7 +209,9 @@ def _aggregate_batch_form(
                         if initializer is None
                         else aggregator(key, value, old)
                     )
-                new = admit(key, new)
+                # An aggregate that stays as it was has been admitted before.
+                if new is not old:
+                    new = admit(key, new)
                 folded[key] = (new, timestamp if seen < timestamp or new is None else seen)
             except BaseException as error:  # noqa: BLE001 - the handler decides
                 failed(context, batch, index, error)

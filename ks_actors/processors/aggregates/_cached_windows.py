@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import Counter
 from itertools import groupby, repeat
+from math import gcd
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from ks_actors.processors.aggregates._cached import admission, exhaust
+from ks_actors._errors import SerializationError
+from ks_actors.processors.aggregates._cached import admission, exhaust, latest_times
 from ks_actors.processors.stateless import failed
 from ks_actors.records import Window
 
@@ -41,8 +45,32 @@ def cached_batches(
 ) -> ProcessBatch:
     """Return the batch form that puts and caches a row once for all records of a batch.
 
-    Keys are plain and aggregates immutable. This form does not use `window_loop`, because it reads
-    and changes its own rows, not the rows of the store.
+    Keys are plain and aggregates immutable.
+    """
+    store: WindowsForOperators = context.store(aggregation.store)
+    one_by_one = _one_by_one(context, aggregation, cache, clock, windows_for)
+    if aggregation.aggregator is not None or not store.bound:
+        return one_by_one
+    count_panes = _pane_counts(aggregation, store, cache, clock, windows_for)
+
+    def process_batch(batch: Batch) -> None:
+        if not count_panes(batch):
+            one_by_one(batch)
+
+    return process_batch
+
+
+def _one_by_one(
+    context: NodeContext,
+    aggregation: WindowAggregation,
+    cache: Cache,
+    clock: Clock,
+    windows_for: WindowsFor,
+) -> ProcessBatch:
+    """Return the batch form that adds each record to each of its windows.
+
+    This form does not use `window_loop`, because it reads and changes its own rows, not the rows of
+    the store.
     """
     store: WindowsForOperators = context.store(aggregation.store)
     get = store.get_entry
@@ -102,6 +130,67 @@ def cached_batches(
         cache.send_excess(updates)
 
     return process_batch
+
+
+def _pane_counts(
+    aggregation: WindowAggregation,
+    store: WindowsForOperators,
+    cache: Cache,
+    clock: Clock,
+    windows_for: WindowsFor,
+) -> Callable[[Batch], bool]:
+    """Return a function that counts a batch pane by pane, and returns whether it has done so.
+
+    A pane is a span of time with the same windows. A key's records in a pane are counted once, and
+    the number is added to each window: the windows cost something for each key, not for each
+    record. Nothing is done where a record has no key, may be late, or is of an earlier pane than
+    the one before it, nor where a key or a count cannot be written.
+    """
+    step, grace = gcd(aggregation.size_ms, aggregation.advance_ms), aggregation.grace_ms
+    get, absent, bound = store.get_entry, _absence(store), store.bound
+
+    def count_panes(batch: Batch) -> bool:
+        keys, timestamps = batch.keys, batch.timestamps
+        panes = [timestamp // step for timestamp in timestamps]
+        # A window that has a record is open for all of the record's pane: only earlier time closes.
+        closed = windows_for(timestamps[0])[0][1] <= clock.time - grace
+        if closed or panes != sorted(panes) or None in keys:
+            return False
+        folded: dict[Window, Folded] = {}
+        firsts: dict[Window, dict[Any, Any]] = {}
+        updates = first = 0
+        try:
+            while first < len(keys):
+                stop = bisect_right(panes, panes[first], first)
+                numbers = Counter(keys[first:stop])
+                times = latest_times(keys[first:stop], timestamps[first:stop])
+                counted = list(zip(numbers.items(), times, strict=True))
+                for start, _, window in windows_for(timestamps[first]):
+                    updates += stop - first
+                    rows = folded.setdefault(window, {})
+                    olds = firsts.setdefault(window, {})
+                    for (key, number), time in counted:
+                        entry = rows.get(key)
+                        if entry is None:
+                            entry = get(key, start) or absent(key)
+                            olds[key] = entry[0]
+                        count, seen = entry
+                        count = number if count is None else count + number
+                        if count >= bound:
+                            return False
+                        rows[key] = count, (max(seen, time))
+                first = stop
+        except (SerializationError, TypeError):  # a bad key: find it record by record
+            return False
+        clock.time = max(clock.time, *timestamps)
+        cache.came(batch)
+        for window, rows in folded.items():
+            _hold(store, cache, window, rows, firsts[window])
+        _note_headers(cache, batch, windows_for, {})
+        cache.send_excess(updates)
+        return True
+
+    return count_panes
 
 
 def _absence(store: WindowsForOperators) -> Callable[[Any], tuple[Any, int]]:

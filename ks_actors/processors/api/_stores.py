@@ -135,8 +135,23 @@ class BufferForOperators(StoreForOperators, Protocol):
         """Return the dict key of a key: the key if equal keys have equal bytes, else its bytes."""
         ...
 
-    def own_key(self, key: Any) -> tuple[bytes, Any]:
-        """Return the bytes of a key, and the key itself, copied if it is mutable."""
+    def get_at(self, index: Any) -> Any:
+        """Return the value of a dict key, or None."""
+        ...
+
+    def put_at(self, index: Any, value: Any) -> None:
+        """Set the value of a dict key; None deletes it."""
+        ...
+
+    def own_key(self, key: Any, index: Any = None) -> tuple[bytes, Any]:
+        """Return the bytes of a key, and the key itself, copied if it is mutable.
+
+        `index` is its dict key, if known.
+        """
+        ...
+
+    def index_of(self, encoded: bytes, key: Any) -> Any:
+        """Return the dict key of what `own_key` returned."""
         ...
 
     def entry_bytes(self, key: Any, value: Any) -> int:

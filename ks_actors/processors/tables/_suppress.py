@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ks_actors.processors.tables._views import View
     from ks_actors.records import Headers
 
+_new = tuple.__new__  # A named tuple's own constructor calls this.
+
 
 class BufferedChange(NamedTuple):
     """The latest change of a row that has been held back since `time` (ms).
@@ -194,56 +196,47 @@ class _Buffer:
     ) -> None:
         new, old = change
         store, size = self._store, self._size
-        before = self._before(queue, key, change)
+        # Encode the key once.
+        index = store.index(key)
+        before = self._before(queue, key, index, change)
         origin = self._origins.origin()
         if before is None:
-            buffered = BufferedChange(
-                min(_end(key), LATEST_MS) if self._until_close else timestamp,
-                old,
-                old,
-                new,
-                timestamp,
-                headers,
-                origin,
-            )
+            time, prior = min(_end(key), LATEST_MS) if self._until_close else timestamp, old
         else:
-            buffered = BufferedChange(
-                before.time, before.prior, old, new, timestamp, headers, origin
-            )
-        store.put(key, buffered)
+            time, prior = before.time, before.prior
+        buffered = _new(BufferedChange, (time, prior, old, new, timestamp, headers, origin))
+        store.put_at(index, buffered)
         if self._known is not None:
-            self._known[store.index(key)] = origin
+            self._known[index] = origin
         if before is None:
-            heapq.heappush(queue, (buffered.time, *store.own_key(key)))
+            heapq.heappush(queue, (time, *store.own_key(key, index)))
         if size is not None:
             self._bytes += size(key, buffered) - (0 if before is None else size(key, before))
 
     def _before(
-        self, queue: list[tuple[int, bytes, Any]], key: Any, change: tuple[Any, Any]
+        self, queue: list[tuple[int, bytes, Any]], key: Any, index: Any, change: tuple[Any, Any]
     ) -> BufferedChange | None:
         """Return the held-back change of a key; if it is unreadable, only its time is known."""
         try:
-            return self._store.get(key)  # type: ignore[no-any-return]
+            return self._store.get_at(index)  # type: ignore[no-any-return]
         except SerializationError as error:
-            index = self._store.index(key)
             time = next(time for time, _, other in queue if self._store.index(other) == index)
             unreadable(self._context, self._origins, error, key, time)
             return BufferedChange(time, change[1], change[1], change[1], time, ())
 
     def _release(self, queue: list[tuple[int, bytes, Any]]) -> None:
-        time, _, key = queue[0]
+        time, encoded, key = queue[0]
+        index = self._store.index_of(encoded, key)
         try:
-            buffered: BufferedChange = self._store.get(key)
+            buffered: BufferedChange = self._store.get_at(index)
         except SerializationError as error:
             unreadable(self._context, self._origins, error, key, time)
             buffered = BufferedChange(time, None, None, None, time, ())
-            self._forget(queue, key, buffered)
+            self._forget(queue, key, index, buffered)
             return
         if buffered.new is not None or not self._until_close:
             origin = (
-                buffered.origin
-                if self._known is None
-                else self._known.get(self._store.index(key), buffered.origin)
+                buffered.origin if self._known is None else self._known.get(index, buffered.origin)
             )
             self._origins.go_to(origin, buffered.timestamp, buffered.headers)
             # The row is still in the store, so that readers of the table see the prior value
@@ -251,17 +244,17 @@ class _Buffer:
             self._context.forward(
                 key, (buffered.new, buffered.old), buffered.timestamp, buffered.headers
             )
-        self._forget(queue, key, buffered)
+        self._forget(queue, key, index, buffered)
 
     def _forget(
-        self, queue: list[tuple[int, bytes, Any]], key: Any, buffered: BufferedChange
+        self, queue: list[tuple[int, bytes, Any]], key: Any, index: Any, buffered: BufferedChange
     ) -> None:
         heapq.heappop(queue)
         if self._known is not None:
-            self._known.pop(self._store.index(key), None)
+            self._known.pop(index, None)
         if self._size is not None:
             self._bytes -= self._size(key, buffered)
-        self._store.put(key, None)
+        self._store.put_at(index, None)
 
     def _too_much(self, queue: list[tuple[int, bytes, Any]]) -> bool:
         return (self._max_records is not None and len(queue) > self._max_records) or (

@@ -133,8 +133,10 @@ def _as_read(inner: AsRead | None) -> AsRead | None:
     return (
         None
         if inner is None
-        else lambda buffered: all(
-            value is None or inner(value) for value in (buffered.prior, buffered.old, buffered.new)
+        else lambda buffered: (
+            (buffered[1] is None or inner(buffered[1]))
+            and (buffered[2] is None or inner(buffered[2]))
+            and (buffered[3] is None or inner(buffered[3]))
         )
     )
 

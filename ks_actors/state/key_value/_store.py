@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
 from ks_actors._errors import SerializationError
 from ks_actors._hints import Elsewhere, refuse
@@ -64,7 +64,7 @@ class KeyValueBase(Table[K], Generic[K, P]):
         for a key that its serde cannot write, because the store cannot have such a key.
         """
         if key is None:
-            raise TypeError(f"store {self.name}: a key cannot be None")
+            self._no_key()
         entry = self.get_entry(key)
         return None if entry is None else self._show(entry)
 
@@ -75,8 +75,11 @@ class KeyValueBase(Table[K], Generic[K, P]):
         SerializationError, with nothing changed, when key or value cannot be written.
         """
         if key is None:
-            raise TypeError(f"store {self.name}: a key cannot be None")
+            self._no_key()
         self.put_entry(key, self._take(value))
+
+    def _no_key(self) -> NoReturn:
+        raise TypeError(f"store {self.name}: a key cannot be None")
 
     def key_bytes(self, key: K) -> bytes:
         """Return the bytes of a key, by which keys are ordered."""
@@ -84,7 +87,18 @@ class KeyValueBase(Table[K], Generic[K, P]):
 
     def index(self, key: K) -> Any:
         """Return the dict key of a key: the key if equal keys have equal bytes, else its bytes."""
+        if key is None:
+            self._no_key()
         return key if self.codec.faithful else self.codec.key(key)
+
+    def get_at(self, index: Any) -> P | None:
+        """Return the value of a dict key, or None. For operators."""
+        entry = self._get_at(index)
+        return None if entry is None else self._show(entry)
+
+    def put_at(self, index: Any, value: P | None) -> None:
+        """Set the value of a dict key; None deletes it. For operators."""
+        self._put_at(index, self._take(value))
 
     def value_bytes(self, key: K) -> bytes | None:
         """Return the bytes of a key's value as they were written. For operators."""
@@ -92,11 +106,19 @@ class KeyValueBase(Table[K], Generic[K, P]):
         value = self._view[index]
         return None if value is None else self.codec.value_bytes(self._raw(index, value))
 
-    def own_key(self, key: K) -> tuple[bytes, K]:
-        """Return the bytes of a key, and the key itself, copied if it is mutable."""
+    def own_key(self, key: K, index: Any = None) -> tuple[bytes, K]:
+        """Return the bytes of a key, and the key itself, copied if it is mutable.
+
+        `index` is its dict key, if known.
+        """
+        codec = self.codec
         # Copy the key by way of its bytes: the user may change a mutable key later.
-        encoded: bytes = self.codec.key(key)
-        return encoded, self.codec.object_key(encoded) if self.codec.mutable_keys else key
+        encoded: bytes = codec.key(key) if index is None or codec.faithful else index
+        return encoded, codec.object_key(encoded) if codec.mutable_keys else key
+
+    def index_of(self, encoded: bytes, key: K) -> Any:
+        """Return the dict key of what `own_key` returned."""
+        return key if self.codec.faithful else encoded
 
     def entry_bytes(self, key: K, value: P) -> int:
         """Return the written size of a key and its value (bytes), time included."""

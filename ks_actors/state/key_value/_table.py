@@ -98,6 +98,9 @@ class Table(Transactional[Any], Generic[K]):
             if codec.text
             else self._put_any
         )
+        # The same by dict keys.
+        self._get_at: Callable[[Any], Entry | None] = get
+        self._put_at: Callable[[Any, Entry | None], None] = put
         if codec.faithful:
             self.get_entry = get
             self.put_entry = put

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task.origins._pages import OriginPage, Place, RawRecord
 
+_new = tuple.__new__  # A named tuple's own constructor calls this.
 NONE_LATE: Final[Mapping[int, int | None]] = MappingProxyType({})
 
 
@@ -46,9 +47,11 @@ class _Found(NamedTuple):
 
     def changed(self, window: Window) -> bool:
         """Return whether the record has changed a window."""
-        if self.end is not None:
-            return window == (self.begin, self.end)
-        return window.start <= self.begin < window.end and window.end > self.closed
+        begin, end, closed, _ = self
+        start, stop = window
+        if end is not None:
+            return start == begin and stop == end
+        return start <= begin < stop and stop > closed
 
 
 @final
@@ -146,7 +149,10 @@ class Seen:
         if not self._windowed:
             return found[0].place
         window: Window = key[1]
-        return next((record.place for record in reversed(found) if record.changed(window)), None)
+        for record in reversed(found):
+            if record.changed(window):
+                return record.place
+        return None
 
     def _indexed(self) -> dict[Any, list[_Found]]:
         index: dict[Any, list[_Found]] = {}
@@ -161,14 +167,14 @@ class Seen:
                 closed = late.get(number, -1)
                 place = (nowhere if closed is None else leaf, offset)
                 if not windowed:
-                    index[row(key)] = [_Found(timestamp, None, -1, place)]
+                    index[row(key)] = [_new(_Found, (timestamp, None, -1, place))]
                 elif whole:
                     index.setdefault(row(key), []).append(
                         _Found(key[1].start, key[1].end, -1, place)
                     )
                 else:  # batches have plain keys only in caches whose names for rows are the keys
                     index.setdefault(key, []).append(
-                        _Found(timestamp, None, -1 if closed is None else closed, place)
+                        _new(_Found, (timestamp, None, -1 if closed is None else closed, place))
                     )
         return index
 

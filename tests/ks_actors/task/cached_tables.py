@@ -119,6 +119,7 @@ TABLES: dict[str, Callable[[StreamsBuilder], Made]] = {
     "tumbling aggregate": lambda builder: _windowed(
         _grouped(builder).windowed_by(TimeWindows.of_size_and_grace(10, 5)).aggregate(list, grown, _lists())
     ),
+    "hopping count": lambda builder: _windowed(_grouped(builder).windowed_by(TimeWindows.of_size_and_grace(10, 15).advance_by(4)).count()),
     "hopping reduce": lambda builder: _windowed(
         _grouped(builder).windowed_by(TimeWindows.of_size_and_grace(10, 15).advance_by(4)).reduce(lambda one, two: f"{one}{two or '-'}"[-6:])
     ),

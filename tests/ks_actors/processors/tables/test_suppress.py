@@ -32,7 +32,9 @@ class Store:
     def get(self, key: Any) -> BufferedChange | None:
         return self.values.get(key)
 
-    def put(self, key: Any, value: BufferedChange | None) -> None:
+    get_at = get
+
+    def put_at(self, key: Any, value: BufferedChange | None) -> None:
         if value is None:
             self.values.pop(key, None)
         else:
@@ -47,8 +49,11 @@ class Store:
     def key_bytes(self, key: Any) -> bytes:
         return str(key).encode()
 
-    def own_key(self, key: Any) -> tuple[bytes, Any]:
+    def own_key(self, key: Any, index: Any = None) -> tuple[bytes, Any]:
         return self.key_bytes(key), key
+
+    def index_of(self, encoded: bytes, key: Any) -> Any:
+        return key
 
     def entry_bytes(self, key: Any, value: BufferedChange) -> int:
         return len(key) + len(value.new or "")
