@@ -248,7 +248,9 @@ class SharedDatabase:
         """
         return unlogged_in(self.look(task), task) if task not in self._outside else []
 
-    def take(self, task: str, directory: Path, own: RocksEngine | None) -> TaskEngine | None:
+    def take(
+        self, task: str, directory: Path, own: RocksEngine | None, *, draft: bool = True
+    ) -> TaskEngine | None:
         """Open the rows of a task, those of its `own` database if it has one.
 
         Return None, and leave `own` open, if the task has to use a database of its own. Otherwise
@@ -276,7 +278,8 @@ class SharedDatabase:
         )
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            _clear_draft(directory)
+            if draft:
+                _clear_draft(directory)
             if own is not None or engine.get(STORES) is None:
                 # Rows without a list of stores are of a move that was interrupted.
                 _clear(engine)
