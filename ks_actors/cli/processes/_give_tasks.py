@@ -39,6 +39,11 @@ def give_tasks(place: Path, tasks: Iterable[str]) -> tuple[frozenset[str], str]:
     return frozenset(line for line in lines if not line.startswith(_REASON)), reason
 
 
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def _end_with_parent() -> None:
     sys.stdin.buffer.read()
     os._exit(1)
@@ -56,11 +61,11 @@ def _main(place: Path, tasks: Iterable[str]) -> int:
         try:
             for task in tasks:
                 shared.database.give(task, place / task)
-                print(task, flush=True)
+                _say(task)
         finally:
             shared.close()
     except (KsActorsError, OSError) as error:
-        print(f"{_REASON}{error}".replace("\n", " "), flush=True)
+        _say(f"{_REASON}{error}".replace("\n", " "))
         return 1
     return 0
 

@@ -94,23 +94,23 @@ class CheckpointFile:
         """Return the changelog partition of a store."""
         return (self._topics.get(store, store), self._number)
 
-    def read(self) -> dict[tuple[str, int], int]:
+    def read(self, *, there: bool = True) -> dict[tuple[str, int], int]:
         """Return the contents; delete an unreadable file.
 
-        Databases still know their own offsets then, and other stores are restored.
+        Databases still know their own offsets then, and other stores are restored. With `there`
+        False, the file is known to be missing.
         """
-        if self._directory is None:
+        self._absent = not there
+        if self._directory is None or not there:
             return {}
         try:
-            found = read_checkpoint(self._directory)
+            return read_checkpoint(self._directory)
         except TaskCorrupted as error:
             _log.warning(
                 "the file is removed, and stores without stored offsets are restored: %s", error
             )
             (self._directory / NAME).unlink()
-            found = {}
-        self._absent = not found
-        return found
+            return {}
 
     def retain(self, stores: Iterable[str]) -> None:
         """Remove the offsets of all stores but these."""

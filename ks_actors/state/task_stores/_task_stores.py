@@ -29,6 +29,7 @@ from ks_actors.state.disk import (
     open_database,
     raise_if_full,
 )
+from ks_actors.state.disk import NAME as CHECKPOINT_FILE
 from ks_actors.state.task_stores._commit_times import CommitTimes
 from ks_actors.state.task_stores._commit_token import Token
 from ks_actors.state.task_stores._kinds import codec_of, make_store
@@ -169,7 +170,7 @@ class TaskStores(StoreSet):
             raise
 
     def _open_stores(self, unfit: Mapping[str, str], names: frozenset[str]) -> None:
-        known = self._file.read()
+        known = self._file.read(there=CHECKPOINT_FILE in names)
         place = Place(
             self.task, self._directory, self._file, self._custom, self.positions, known, names
         )

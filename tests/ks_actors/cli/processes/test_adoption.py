@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -118,26 +118,23 @@ def test_state_of_another_cluster_is_not_taken(tmp_path: Path) -> None:
     assert adopt(home, APP, 1) == []
 
 
-def in_shared(home: Path, member: int) -> AbstractContextManager[SharedDatabase]:
-    """Return the database of all tasks of a member, which is closed at the end."""
+@contextmanager
+def in_shared(home: Path, member: int) -> Iterator[SharedDatabase]:
+    """Open the database of all tasks of a member."""
     shared = SharedResources()
     shared.database = SharedDatabase(place(home, member), shared)
-
-    @contextmanager
-    def opened() -> Iterator[SharedDatabase]:
-        try:
-            yield shared.database
-        finally:
-            shared.close()
-
-    return opened()
+    try:
+        yield shared.database
+    finally:
+        shared.close()
 
 
 def opened(home: Path, member: int, task: str) -> dict[bytes, bytes]:
     """Return the rows of a task as its next opening finds them."""
+    directory = place(home, member) / task
     with in_shared(home, member) as database:
-        own = RocksEngine(task, place(home, member) / task / "rocksdb", SharedResources()) if (place(home, member) / task / "rocksdb").exists() else None
-        engine = database.take(task, place(home, member) / task, own)
+        own = RocksEngine(task, directory / "rocksdb", SharedResources()) if (directory / "rocksdb").exists() else None
+        engine = database.take(task, directory, own)
         assert engine is not None
         rows = dict(engine.scan(b"", b"\xff"))
         engine.close()
