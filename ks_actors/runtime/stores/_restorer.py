@@ -91,6 +91,7 @@ class Restorer(Actor[RestorerMessage]):
         self._unknown: dict[TaskId, m.Follow] = {}
         # The orders whose changelogs have not been looked up yet.
         self._new: list[m.Restore | m.Follow] = []
+        self._asking: bool = False
         self._unacknowledged: int = 0
         self.records: dict[TaskId, int] = {}
         """The records read for each task since its last order; then all records and batches:"""
@@ -181,19 +182,31 @@ class Restorer(Actor[RestorerMessage]):
             self.ctx.self_ref.tell(m.LookUpEnds())
         self._new.append(order)
 
-    def _look_up(self, orders: Sequence[m.Restore | m.Follow]) -> None:
+    def _look_up(self, orders: Sequence[m.Restore | m.Follow]) -> bool:
         # Meanwhile a task may have left, or have a newer order.
         if orders := [one for one in orders if self._orders.get(one.task) is one]:
             self.ctx.pipe(
                 self._offsets_of(orders), lambda found: found, partial(m.EndsUnknown, orders)
             )
+        return bool(orders)
+
+    def _looked_up(self, orders: Sequence[m.Restore | m.Follow]) -> list[m.Restore | m.Follow]:
+        """Note the answer to a lookup; return the orders that still stand."""
+        if isinstance(orders[0], m.Restore):
+            self._asking = False
+            if self._new:
+                self._look_up_new()
+        return [order for order in orders if self._orders.get(order.task) is order]
 
     def _look_up_new(self) -> None:
         """Look up the offsets of all new orders, with few requests for many tasks."""
-        orders, self._new = self._new, []
         # Apart: a changelog of a standby may be missing, and a task to run must not wait for it.
-        for kind in (m.Restore, m.Follow):
-            self._look_up([one for one in orders if isinstance(one, kind)])
+        self._look_up([one for one in self._new if isinstance(one, m.Follow)])
+        self._new = [one for one in self._new if isinstance(one, m.Restore)]
+        # Gather orders while the log answers: they come for many tasks, one by one.
+        if not self._asking:
+            orders, self._new = self._new, []
+            self._asking = self._look_up(orders)
 
     async def _offsets_of(self, orders: Sequence[m.Restore | m.Follow]) -> m.ChangelogEnds:
         changelogs = [changelog for order in orders for changelog in order.changelogs]
@@ -207,9 +220,7 @@ class Restorer(Actor[RestorerMessage]):
         return m.ChangelogEnds(orders, begins, ends, await self._limits.fetch(changelogs))
 
     def _begin(self, found: m.ChangelogEnds) -> None:
-        # The other tasks were closed meanwhile, or have a newer order.
-        orders = [order for order in found.orders if self._orders.get(order.task) is order]
-        orders = [order for order in orders if self._begin_one(order, found)]
+        orders = [order for order in self._looked_up(found.orders) if self._begin_one(order, found)]
         self._assign()
         for order in orders:
             self._report_restored(order.task)
@@ -252,7 +263,7 @@ class Restorer(Actor[RestorerMessage]):
         return True
 
     def _ends_unknown(self, found: m.EndsUnknown) -> None:
-        orders = [order for order in found.orders if self._orders.get(order.task) is order]
+        orders = self._looked_up(found.orders)
         if not orders:
             return
         standbys = {order.task: order for order in orders if isinstance(order, m.Follow)}
