@@ -14,6 +14,8 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ks_actors._errors import KsActorsError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -50,8 +52,7 @@ def _end_with_parent() -> None:
 
 
 def _main(place: Path, tasks: Iterable[str]) -> int:
-    from ks_actors._errors import KsActorsError  # noqa: PLC0415 - the supervisor does not need them
-    from ks_actors.state import SharedDatabase, SharedResources  # noqa: PLC0415
+    from ks_actors.state import SharedDatabase, SharedResources  # noqa: PLC0415 - not in supervisors
 
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
