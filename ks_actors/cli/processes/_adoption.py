@@ -135,6 +135,8 @@ def _movable(moves: list[Move], places: Mapping[int, Path]) -> list[Move]:
     place = places[moves[0].source]
     if not (place / _SHARED).is_dir():
         return moves
+    # It may take minutes.
+    _log.info("copying the rows of %s of member %d", counted(len(moves), "task"), moves[0].source)
     given, why = give_tasks(place, [move.task for move in moves])
     if left := [move for move in moves if move.task not in given]:
         _warn(left, f"the database of member {left[0].source} cannot give it away ({why})")

@@ -31,7 +31,12 @@ def give_tasks(place: Path, tasks: Iterable[str]) -> tuple[frozenset[str], str]:
     """
     command = [sys.executable, "-m", __name__, str(place), *tasks]
     with subprocess.Popen(  # noqa: S603 - our own program
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        process_group=0,  # Ctrl-C reaches the supervisor alone
     ) as process:
         assert process.stdout is not None
         lines = process.stdout.read().splitlines()
