@@ -17,13 +17,17 @@ class Later:
     For type checkers, import the module itself: `if TYPE_CHECKING: … else: m = Later("…")`.
     """
 
-    __slots__ = ("_module",)
+    __slots__ = ("_loaded", "_module")
 
     def __init__(self, module: str) -> None:
         self._module = module
+        self._loaded: object = None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module(self._module), name)
+        # `import_module` takes a µs even for a module that is loaded.
+        if self._loaded is None:
+            self._loaded = import_module(self._module)
+        return getattr(self._loaded, name)
 
 
 def is_loaded(module: object) -> bool:

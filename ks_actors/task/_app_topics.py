@@ -312,16 +312,19 @@ def is_own_internal(topic: str, application_id: str) -> bool:
     return topic.startswith(f"{application_id}-") and _INTERNAL.fullmatch(topic) is not None
 
 
-def nodes_of(topology: Topology, task: TaskId) -> Iterable[str]:
-    """Return the nodes of a task; a negative subtopology stands for global stores."""
-    if task.subtopology < 0:
-        return [
-            name
-            for store in topology.global_topics.values()
-            for name in (store.source, store.processor)
-        ]
-    return next(
-        subtopology.nodes
-        for subtopology in topology.subtopologies()
-        if subtopology.id == task.subtopology
-    )
+def nodes_of(topology: Topology) -> Callable[[TaskId], tuple[str, ...]]:
+    """Return the nodes by task; a negative subtopology stands for global stores."""
+    by_subtopology: dict[int, tuple[str, ...]] = {}
+
+    def nodes(task: TaskId) -> tuple[str, ...]:
+        # At the first use: a topology whose queries are wrong raises an error here.
+        if not by_subtopology:
+            by_subtopology.update((each.id, each.nodes) for each in topology.subtopologies())
+            by_subtopology[-1] = tuple(
+                name
+                for store in topology.global_topics.values()
+                for name in (store.source, store.processor)
+            )
+        return by_subtopology[max(task.subtopology, -1)]
+
+    return nodes

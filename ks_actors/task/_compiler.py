@@ -16,7 +16,7 @@ A node without a batch form takes a batch record by record.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ks_actors.lifecycle import as_exception
 from ks_actors.processors.api import WrappedOperator, checked, wrapped_node
@@ -105,24 +105,133 @@ class Plan(NamedTuple):
         return errors
 
 
+class NodeFacts(NamedTuple):
+    """The facts about a node and the nodes `below` it that decide how it takes records.
+
+    `disjoint`: no node, store or topic is below two of its children. `exact`: a node below takes
+    records one at a time. `joined`: one joins tables. `feeds_back`: one shares a store with this
+    node that either of them changes.
+    """
+
+    below: frozenset[str]
+    disjoint: bool = True
+    exact: bool = False
+    joined: bool = False
+    feeds_back: bool = False
+
+
+@final
+class NodeGraph:
+    """The nodes of a subtopology, with everything about them that is the same in all tasks.
+
+    Making a task must be cheap, because an instance may begin a thousand of them at once.
+    """
+
+    def __init__(
+        self, topology: Topology, names: Iterable[str], wrapper: ProcessorWrapper | None
+    ) -> None:
+        self.nodes: dict[str, Node] = {name: topology.nodes[name] for name in names}
+        self._wrapper = wrapper
+        self._reach: dict[str, frozenset[str]] = {}
+        self.facts: Mapping[str, NodeFacts] = {
+            name: self._facts(node) for name, node in self.nodes.items()
+        }
+        self.blocking: bool = any(map(needs_thread, self.nodes.values()))
+
+    def _facts(self, node: Node) -> NodeFacts:
+        if isinstance(node, SinkNode):
+            return NodeFacts(frozenset())
+        below = self._reached(node.name)
+        return NodeFacts(
+            below,
+            disjoint=self._disjoint(node.children),
+            exact=any(map(self._one_at_a_time, below)),
+            joined=any(map(self._joins_tables, below)),
+            feeds_back=isinstance(node, ProcessorNode) and self._feeds_back(node),
+        )
+
+    def _joins_tables(self, name: str) -> bool:
+        node = self.nodes[name]
+        return isinstance(node, ProcessorNode) and (
+            (is_loaded(joins) and isinstance(node.operator, joins.TableJoinSide))
+            or (
+                is_loaded(foreign_keys) and isinstance(node.operator, foreign_keys.ForeignTableJoin)
+            )
+        )
+
+    def _one_at_a_time(self, name: str) -> bool:
+        node = self.nodes[name]
+        return isinstance(node, ProcessorNode) and (
+            self._wrapper is not None
+            or node.operator.record_context
+            or node.operator.asynchronous is not None
+        )
+
+    def _feeds_back(self, node: ProcessorNode) -> bool:
+        """Return whether a node downstream uses a store of this node, and either node changes it.
+
+        In a batch the node downstream would see the store as the last record leaves it.
+        """
+        own, changed = set(node.stores), set(_changed_stores(node))
+        for name in self._reached(node.name):
+            below = self.nodes[name]
+            if isinstance(below, ProcessorNode) and not (
+                changed.isdisjoint(below.stores) and own.isdisjoint(_changed_stores(below))
+            ):
+                return True
+        return False
+
+    def _disjoint(self, children: Iterable[str]) -> bool:
+        """Return whether no node, store or topic is reachable from two of the children."""
+        seen: set[Any] = set()
+        topics: set[str] = set()
+        for child in children:
+            own: set[Any] = set()
+            own_topics: set[str] = set()
+            for name in self._reached(child) | {child}:
+                node = self.nodes[name]
+                own.add(name)
+                if isinstance(node, ProcessorNode):
+                    own.update(("store", store) for store in node.stores)
+                elif isinstance(node, SinkNode):
+                    own_topics.add(_ANY if callable(node.topic) else node.topic)
+            # Also two sinks of one topic: a batch per branch would change the order of records in
+            # the topic. A function may return any topic.
+            if seen & own or _meet(topics, own_topics):
+                return False
+            seen |= own
+            topics |= own_topics
+        return True
+
+    def _reached(self, name: str) -> frozenset[str]:
+        found = self._reach.get(name)
+        if found is None:
+            node = self.nodes[name]
+            children = () if isinstance(node, SinkNode) else node.children
+            found = self._reach[name] = frozenset(children).union(
+                *(self._reached(child) for child in children)
+            )
+        return found
+
+
 class Compiler:
     """Compile the nodes of one task, from the sinks up, every node once.
 
-    User processors are created, initialized and closed in the order of `names`, the topology's
-    order, as in Kafka Streams.
+    User processors are created, initialized and closed in the topology's order, as in Kafka
+    Streams.
     """
 
     def __init__(
         self,
-        topology: Topology,
-        names: Iterable[str],
+        graph: NodeGraph,
         services: TaskServices,
         *,
         sink: Callable[[SinkNode], Sink],
         make_async: Callable[[Operator, NodeWork], InFlight],
         wrapper: ProcessorWrapper | None = None,
     ) -> None:
-        self._nodes: dict[str, Node] = {name: topology.nodes[name] for name in names}
+        self._graph = graph
+        self._nodes = graph.nodes
         self._services = services
         self._sink = sink
         self._make_async = make_async
@@ -130,17 +239,17 @@ class Compiler:
         self._made: dict[str, _Made] = {}
         self._closers: dict[str, Callable[[], None]] = {}
         self._asynchronous: list[InFlight] = []
-        self._reach: dict[str, frozenset[str]] = {}
         self._works: dict[str, NodeWork] = {}
 
     def compile(self) -> Plan:
         """Compile the nodes and initialize the processors."""
+        graph = self._graph
         entrances: dict[str, Entrance] = {}
         for name, node in self._nodes.items():
             if isinstance(node, SourceNode):
                 work = self._work(node)
                 entrances[name] = Entrance(
-                    work.forward, None if self._exact(name) else work.forward_batch
+                    work.forward, None if graph.facts[name].exact else work.forward_batch
                 )
         sampled = partial(_sampled_entrance, current=self._services.current)
         self._services.taps.enter(entrances, sampled)
@@ -157,7 +266,6 @@ class Compiler:
         in_batches = all(entrance.batch is not None for entrance in entrances.values())
         pair = find_pair(self._nodes, self._works) if in_batches else None
         joined = in_batches and len(entrances) > 1 and is_loaded(joins)
-        blocking = any(map(needs_thread, self._nodes.values()))
         caches = self._services.caches
         cached = () if caches is None else caches.in_order()
         closers = {name: self._closers[name] for name in self._nodes if name in self._closers}
@@ -165,7 +273,7 @@ class Compiler:
             entrances,
             closers,
             tuple(self._asynchronous),
-            blocking,
+            graph.blocking,
             cached,
             pair,
             turns.find_tables(self._nodes, self._works) if joined else frozenset(),
@@ -174,11 +282,12 @@ class Compiler:
 
     def _holders(self, works: Iterable[NodeWork]) -> tuple[tuple[Holder, frozenset[str]], ...]:
         """Return the parts that hold records back, upstream first, and their nodes downstream."""
+        facts = self._graph.facts
         found: list[tuple[Holder, frozenset[str]]] = [
-            (node.turnover, self._reached(node.node)) for node in self._asynchronous
+            (node.turnover, facts[node.node].below) for node in self._asynchronous
         ]
         found += [
-            (Emptied(cache), self._reached(work.node)) for work in works for cache in work.caches
+            (Emptied(cache), facts[work.node].below) for work in works for cache in work.caches
         ]
         # A node leads to more nodes than any node downstream of it.
         return tuple(sorted(found, key=lambda one: -len(one[1])))
@@ -233,7 +342,8 @@ class Compiler:
             return _Made(asynchronous.process, None, None)
         bound = operator.bind(work)
         self._closers[name] = bound.close
-        if not self._disjoint(node.children) or self._feeds_back(node):
+        facts = self._graph.facts[name]
+        if not facts.disjoint or facts.feeds_back:
             return _Made(bound.process, None, work)
         return _Made(bound.process, bound.batch, work)
 
@@ -250,85 +360,19 @@ class Compiler:
     def _work(self, node: SourceNode | ProcessorNode) -> NodeWork:
         stores = node.stores if isinstance(node, ProcessorNode) else ()
         work = self._works[node.name] = NodeWork(self._services, node.name, stores)
+        facts = self._graph.facts[node.name]
         # Compile from the sinks up: a node's functions call the functions of its children.
         made = {child: self._lead(node.name, child) for child in node.children}
         work.lead_to(
             {child: process for child, (process, _) in made.items()},
             {child: batch for child, (_, batch) in made.items()},
-            disjoint=self._disjoint(node.children),
-            exact=self._exact(node.name),
-            joined=any(map(self._joins_tables, self._reached(node.name))),
+            disjoint=facts.disjoint,
+            exact=facts.exact,
+            joined=facts.joined,
         )
         if isinstance(node, ProcessorNode):
             work.count_emissions(node.operator)
         return work
-
-    def _exact(self, name: str) -> bool:
-        """Return whether a path leads to a node that takes records one at a time."""
-        return any(map(self._one_at_a_time, self._reached(name)))
-
-    def _joins_tables(self, name: str) -> bool:
-        node = self._nodes[name]
-        return isinstance(node, ProcessorNode) and (
-            (is_loaded(joins) and isinstance(node.operator, joins.TableJoinSide))
-            or (
-                is_loaded(foreign_keys) and isinstance(node.operator, foreign_keys.ForeignTableJoin)
-            )
-        )
-
-    def _one_at_a_time(self, name: str) -> bool:
-        node = self._nodes[name]
-        return isinstance(node, ProcessorNode) and (
-            self._wrapper is not None
-            or node.operator.record_context
-            or node.operator.asynchronous is not None
-        )
-
-    def _feeds_back(self, node: ProcessorNode) -> bool:
-        """Return whether a node downstream uses a store of this node, and either node changes it.
-
-        In a batch the node downstream would see the store as the last record leaves it.
-        """
-        own, changed = set(node.stores), set(_changed_stores(node))
-        for name in self._reached(node.name):
-            below = self._nodes[name]
-            if isinstance(below, ProcessorNode) and not (
-                changed.isdisjoint(below.stores) and own.isdisjoint(_changed_stores(below))
-            ):
-                return True
-        return False
-
-    def _disjoint(self, children: Iterable[str]) -> bool:
-        """Return whether no node, store or topic is reachable from two of the children."""
-        seen: set[Any] = set()
-        topics: set[str] = set()
-        for child in children:
-            own: set[Any] = set()
-            own_topics: set[str] = set()
-            for name in self._reached(child) | {child}:
-                node = self._nodes[name]
-                own.add(name)
-                if isinstance(node, ProcessorNode):
-                    own.update(("store", store) for store in node.stores)
-                elif isinstance(node, SinkNode):
-                    own_topics.add(_ANY if callable(node.topic) else node.topic)
-            # Also two sinks of one topic: a batch per branch would change the order of records in
-            # the topic. A function may return any topic.
-            if seen & own or _meet(topics, own_topics):
-                return False
-            seen |= own
-            topics |= own_topics
-        return True
-
-    def _reached(self, name: str) -> frozenset[str]:
-        found = self._reach.get(name)
-        if found is None:
-            node = self._nodes[name]
-            children = () if isinstance(node, SinkNode) else node.children
-            found = self._reach[name] = frozenset(children).union(
-                *(self._reached(child) for child in children)
-            )
-        return found
 
 
 def _sampled_entrance(

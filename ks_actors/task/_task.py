@@ -539,8 +539,7 @@ class Task:
             tracing=self._tracing,
         )
         plan = Compiler(
-            topics.topology,
-            parts.nodes(self.id),
+            parts.graph(self.id),
             services,
             sink=sink,
             make_async=asynchronous,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -15,6 +14,7 @@ from ks_actors.config import ProcessingGuarantee
 from ks_actors.history import History
 from ks_actors.metrics import STILL
 from ks_actors.task._app_topics import AppTopics, nodes_of
+from ks_actors.task._compiler import NodeGraph
 from ks_actors.task._store_specs import DefaultSerdes, StoreSpecs
 from ks_actors.task._update_cache import CacheBudget
 from ks_actors.task.calls import check_threads
@@ -99,6 +99,7 @@ class TaskParts(msgspec.Struct, frozen=True, kw_only=True):
     replayable: bool = False
     unlogged: frozenset[str] = frozenset()
     assignor: TaskAssignor | None = None
+    graphs: dict[tuple[str, ...], NodeGraph] = {}
 
     @classmethod
     def of(
@@ -133,9 +134,18 @@ class TaskParts(msgspec.Struct, frozen=True, kw_only=True):
             clocks=clocks,
             telemetry=Telemetry() if telemetry is None else telemetry,
             cache=CacheBudget(config.statestore_cache_max_bytes),
-            nodes=partial(nodes_of, topology) if nodes is None else nodes,
+            nodes=nodes_of(topology) if nodes is None else nodes,
             assignor=planning.assignor,
         )
+
+    def graph(self, task: TaskId) -> NodeGraph:
+        """Return the graph of a task's nodes, which tasks with the same nodes share."""
+        names = tuple(self.nodes(task))
+        found = self.graphs.get(names)
+        if found is None:
+            wrapper = self.config.processor_wrapper_class
+            found = self.graphs[names] = NodeGraph(self.topics.topology, names, wrapper)
+        return found
 
     @property
     def transactional(self) -> bool:

@@ -36,8 +36,11 @@ if TYPE_CHECKING:
 MEMBER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system")
 # Seconds that a closing app waits for the group's next generation, which mostly comes at once.
 _PATIENCE = 1.0
-# Seconds in which new tasks are gathered, and until the group is asked again for missing topics.
+# Seconds in which new tasks are gathered: at least, and for each task that is fetched already. An
+# assignment of a fetcher takes some µs per partition.
 _TOGETHER_S = 0.01
+_EACH_S = 0.0002
+# Seconds until the group is asked again for missing topics.
 _AGAIN_S = 1.0
 _LACKING = "metadata: topics or partitions were missing"
 _log = component_log(__name__)
@@ -251,7 +254,8 @@ class Member(Actor[m.MemberMessage]):
         if self._pending <= self._ready.keys():
             self._fetch_new()
         elif "new" not in self.ctx.timers:
-            self.ctx.timers.once("new", _TOGETHER_S, m.FetchNew())
+            fetched = len(self._tasks) - len(self._pending)
+            self.ctx.timers.once("new", max(_TOGETHER_S, fetched * _EACH_S), m.FetchNew())
             self._fetch_new()
 
     def _fetch_new(self) -> None:

@@ -8,7 +8,7 @@ from actors import Message, Reply
 from ks_actors.runtime.messages._poller import FetchFailed, FetchSucceeded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ks_actors.records import TaskId, TopicPartition
 
@@ -47,10 +47,14 @@ class StopRestoring(Message, frozen=True):
     tasks: frozenset[TaskId] | None
 
 
-class ChangelogEnds(Message, frozen=True):
-    """The begin and end offsets of changelogs (internal)."""
+class LookUpEnds(Message, frozen=True):
+    """Look up the begin and end offsets of the changelogs of the new orders (internal)."""
 
-    order: Restore | Follow
+
+class ChangelogEnds(Message, frozen=True):
+    """The begin and end offsets of the changelogs of all these orders (internal)."""
+
+    orders: Sequence[Restore | Follow]
     begins: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
     limits: Mapping[TopicPartition, int]
@@ -82,7 +86,7 @@ class LimitsKnown(Message, frozen=True):
 class EndsUnknown(Message, frozen=True):
     """The lookup of changelog begin and end offsets failed (internal)."""
 
-    order: Restore | Follow
+    orders: Sequence[Restore | Follow]
     error: Exception
 
 
@@ -98,6 +102,7 @@ RestorerMessage: TypeAlias = (
     Restore
     | Follow
     | StopRestoring
+    | LookUpEnds
     | ChangelogEnds
     | EndsUnknown
     | RecordsApplied

@@ -90,6 +90,9 @@ class Restorer(Actor[RestorerMessage]):
         self._first_ends: dict[TopicPartition, int] = {}
         self._reading: dict[TopicPartition, int] = {}
         self._unknown: dict[TaskId, m.Follow] = {}
+        # The orders whose changelogs have not been looked up yet.
+        self._new: list[m.Restore | m.Follow] = []
+        self._asking: bool = False
         self._unacknowledged: int = 0
         self.records: dict[TaskId, int] = {}
         """The records read for each task since its last order; then all records and batches:"""
@@ -119,6 +122,8 @@ class Restorer(Actor[RestorerMessage]):
         match message:
             case m.Restore() | m.Follow():
                 self._take_on(message)
+            case m.LookUpEnds():
+                self._look_up_new()
             case m.ChangelogEnds():
                 self._begin(message)
             case m.EndsUnknown():
@@ -126,7 +131,7 @@ class Restorer(Actor[RestorerMessage]):
             case m.FollowAgain():
                 orders, self._unknown = list(self._unknown.values()), {}
                 for order in orders:
-                    self._look_up(order)
+                    self._look_up((order,))
             case m.FetchSucceeded():
                 self._fetching = False
                 if message.epoch == self._epoch:
@@ -172,31 +177,58 @@ class Restorer(Actor[RestorerMessage]):
             self._missing[task] = set(order.changelogs)
         else:
             self._missing.pop(task, None)
-        self._assign()
-        self._look_up(order)
+        if any(changelog in self._positions for changelog in order.changelogs):
+            self._assign()
+        # Orders come for many tasks at once.
+        if not self._new:
+            self.ctx.self_ref.tell(m.LookUpEnds())
+        self._new.append(order)
 
-    def _look_up(self, order: m.Restore | m.Follow) -> None:
-        # Meanwhile the task may have left, or have a newer order.
-        if self._orders.get(order.task) is order:
+    def _look_up(self, orders: Sequence[m.Restore | m.Follow]) -> bool:
+        # Meanwhile a task may have left, or have a newer order.
+        if orders := [one for one in orders if self._orders.get(one.task) is one]:
             self.ctx.pipe(
-                self._offsets_of(order), lambda found: found, partial(m.EndsUnknown, order)
+                self._offsets_of(orders), lambda found: found, partial(m.EndsUnknown, orders)
             )
+        return bool(orders)
 
-    async def _offsets_of(self, order: m.Restore | m.Follow) -> m.ChangelogEnds:
+    def _looked_up(self, orders: Sequence[m.Restore | m.Follow]) -> list[m.Restore | m.Follow]:
+        """Note the answer to a lookup; return the orders that still stand."""
+        if isinstance(orders[0], m.Restore):
+            self._asking = False
+            if self._new:
+                self._look_up_new()
+        return [order for order in orders if self._orders.get(order.task) is order]
+
+    def _look_up_new(self) -> None:
+        """Look up the offsets of all new orders, with few requests for many tasks."""
+        # Apart: a changelog of a standby may be missing, and a task to run must not wait for it.
+        self._look_up([one for one in self._new if isinstance(one, m.Follow)])
+        self._new = [one for one in self._new if isinstance(one, m.Restore)]
+        # Gather orders while the log answers: they come for many tasks, one by one.
+        if not self._asking:
+            orders, self._new = self._new, []
+            self._asking = self._look_up(orders)
+
+    async def _offsets_of(self, orders: Sequence[m.Restore | m.Follow]) -> m.ChangelogEnds:
+        changelogs = [changelog for order in orders for changelog in order.changelogs]
         # Look up begin offsets first: a cleanup in between then shows as an offset that is out of
         # range.
-        begins = await self._log.begin_offsets(order.changelogs)
+        begins = await self._log.begin_offsets(changelogs)
         # Include open transactions. The transaction behind the committed offsets may lack its
         # commit marker in some partitions. In these partitions the read-committed end is still
         # before the transaction.
-        ends = await self._log.end_offsets(order.changelogs, IsolationLevel.READ_UNCOMMITTED)
-        return m.ChangelogEnds(order, begins, ends, await self._limits.fetch(order.changelogs))
+        ends = await self._log.end_offsets(changelogs, IsolationLevel.READ_UNCOMMITTED)
+        return m.ChangelogEnds(orders, begins, ends, await self._limits.fetch(changelogs))
 
     def _begin(self, found: m.ChangelogEnds) -> None:
-        order = found.order
-        if self._orders.get(order.task) is not order:
-            # The task was closed meanwhile, or has a newer order.
-            return
+        orders = [order for order in self._looked_up(found.orders) if self._begin_one(order, found)]
+        self._assign()
+        for order in orders:
+            self._report_restored(order.task)
+
+    def _begin_one(self, order: m.Restore | m.Follow, found: m.ChangelogEnds) -> bool:
+        """Begin to read the changelogs of a task; return whether its stores fit them."""
         starts = {
             changelog: self._positions.get(changelog, offset)
             for changelog, offset in order.changelogs.items()
@@ -213,10 +245,12 @@ class Restorer(Actor[RestorerMessage]):
         }
         if beyond:
             self._start_over(order.task, beyond)
-            return
+            return False
         # Note the limits before the first fetch: a record beyond its limit must never reach a
         # store.
-        self._limits.note(found.limits)
+        self._limits.note(
+            {one: limit for one, limit in found.limits.items() if one in order.changelogs}
+        )
         for changelog, at in starts.items():
             start = self._positions[changelog] = found.begins[changelog] if at is None else at
             self._first_ends[changelog] = found.ends[changelog]
@@ -228,18 +262,19 @@ class Restorer(Actor[RestorerMessage]):
                     self._reached(changelog)
                 else:
                     self._ends[changelog] = end
-        self._assign()
-        self._report_restored(order.task)
+        return True
 
     def _ends_unknown(self, found: m.EndsUnknown) -> None:
-        order = found.order
-        if self._orders.get(order.task) is not order:
+        orders = self._looked_up(found.orders)
+        if not orders:
             return
-        # A task to run cannot wait: its handler decides. A standby is not urgent and retries.
-        if isinstance(order, m.Restore) or isinstance(found.error, LogClosed):
+        standbys = {order.task: order for order in orders if isinstance(order, m.Follow)}
+        # A task to run cannot wait: its handler decides. A standby is not urgent. It retries by
+        # itself, because the changelog of another one may be missing.
+        if not standbys or isinstance(found.error, LogClosed):
             self._state.tell(m.RestoreFailed(found.error))
         else:
-            self._unknown[order.task] = order
+            self._unknown.update(standbys)
             self._rest(found.error)
 
     def _after_marker(self, at: int | None, begin: int) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final
 
 from ks_actors._errors import StateError
@@ -22,6 +23,8 @@ TAKEN: Final = frozenset(
     }
 )
 """The names that a task's directory uses itself."""
+_FILES: Final = TAKEN - {ENGINES}
+"""Those that are no directories of stores."""
 
 OPEN: Final = ".open"
 """The end of the name of the marker beside the directory of an open store."""
@@ -56,23 +59,36 @@ def directory_of(task: Path, name: str) -> Path:
     return task / (name + OTHERWISE if is_taken(name) else name)
 
 
-def look_around(task: str, directory: Path | None, specs: Sequence[StoreSpec]) -> dict[str, str]:
+def look_around(
+    task: str, directory: Path | None, specs: Sequence[StoreSpec]
+) -> tuple[frozenset[str], dict[str, str]]:
     """Put the directories of stores in order, before anything of the task is opened.
 
-    Return the stores with changelogs that were absent, each with the reason to discard it. Raises
-    StateError.
+    Return the names in the task's directory; and the stores with changelogs that were absent, each
+    with the reason to discard it. Raises StateError.
     """
     if directory is None:
-        return {}
+        return frozenset(), {}
     try:
-        if not directory.exists():
-            return {}
+        names = _names_in(directory)
+        if not names or (names <= _FILES and all(map(_kept_elsewhere, specs))):
+            return names, {}
         _settle(directory, specs)
         _note_absent(directory, specs)
         places = _places(directory, specs)
-        return {name: RETURNED for at, name in places.items() if marker_of(at, LEFT).exists()}
+        absent = {name: RETURNED for at, name in places.items() if marker_of(at, LEFT).exists()}
+        return _names_in(directory), absent
     except OSError as error:
         refuse(error, f"task {task}: the state in {directory}")
+
+
+def _names_in(directory: Path) -> frozenset[str]:
+    # One request for all files of a task: an instance may open a thousand tasks at once.
+    try:
+        with os.scandir(directory) as found:
+            return frozenset(each.name for each in found)
+    except FileNotFoundError:
+        return frozenset()
 
 
 def _settle(task: Path, specs: Sequence[StoreSpec]) -> None:
@@ -131,6 +147,10 @@ def note_present(task: Path | None, specs: Iterable[StoreSpec]) -> None:
         marker_of(place, LEFT).unlink(missing_ok=True)
 
 
+def _kept_elsewhere(spec: StoreSpec) -> bool:
+    return spec.place not in {StorePlace.CUSTOM, StorePlace.ENGINE}
+
+
 def _places(task: Path, specs: Iterable[StoreSpec]) -> dict[Path, str]:
     """Return the directories of the custom stores and engines with changelogs, with their names."""
     return {
@@ -138,7 +158,7 @@ def _places(task: Path, specs: Iterable[StoreSpec]) -> dict[Path, str]:
         if spec.place is StorePlace.CUSTOM
         else task / ENGINES / spec.name: spec.name
         for spec in specs
-        if spec.logging and spec.place in {StorePlace.CUSTOM, StorePlace.ENGINE}
+        if spec.logging and not _kept_elsewhere(spec)
     }
 
 

@@ -48,11 +48,11 @@ def read_checkpoint(directory: Path) -> dict[tuple[str, int], int]:
     """
     path = directory / NAME
     try:
-        if not path.exists():
-            return {}
         return {
             partition: offset for partition, offset in read_offsets(path).items() if offset >= 0
         }
+    except FileNotFoundError:
+        return {}
     except OSError as error:
         refuse(error, f"the checkpoint file {path}")
     except ValueError as error:
@@ -87,17 +87,21 @@ class CheckpointFile:
         self._number: int = int(number) if number.isdecimal() else 0
         self._directory: Path | None = directory
         self._topics: Mapping[str, str] = topics
+        # Whether `read` has found no file, and none was written since.
+        self._absent: bool = False
 
     def partition(self, store: str) -> tuple[str, int]:
         """Return the changelog partition of a store."""
         return (self._topics.get(store, store), self._number)
 
-    def read(self) -> dict[tuple[str, int], int]:
+    def read(self, *, there: bool = True) -> dict[tuple[str, int], int]:
         """Return the contents; delete an unreadable file.
 
-        Databases still know their own offsets then, and other stores are restored.
+        Databases still know their own offsets then, and other stores are restored. With `there`
+        False, the file is known to be missing.
         """
-        if self._directory is None:
+        self._absent = not there
+        if self._directory is None or not there:
             return {}
         try:
             return read_checkpoint(self._directory)
@@ -141,12 +145,13 @@ class CheckpointFile:
 
     def write(self, written: Mapping[str, int], lost: Callable[[str], bool]) -> None:
         """Write the offsets that the stores have on disk, except those of `lost` stores."""
-        if self._directory is not None and self._directory.exists():
-            write_checkpoint(
-                self._directory,
-                {
-                    self.partition(name): offset
-                    for name, offset in written.items()
-                    if not lost(name)
-                },
-            )
+        offsets = {
+            self.partition(name): offset for name, offset in written.items() if not lost(name)
+        }
+        if (
+            self._directory is not None
+            and not (self._absent and not offsets)
+            and self._directory.exists()
+        ):
+            write_checkpoint(self._directory, offsets)
+            self._absent = not offsets

@@ -26,14 +26,19 @@ OTHERWISE: Final = "~"
 
 
 def open_database(
-    task: str, directory: Path, shared: SharedResources, *, careful: bool
+    task: str,
+    directory: Path,
+    shared: SharedResources,
+    names: Collection[str],
+    *,
+    careful: bool,
 ) -> RocksEngine:
     """Open the database of a task: in its directory, or its part of the shared one. Blocks.
 
-    Its rows are moved if they are in the other of the two. Raises TaskCorrupted, also when there
-    are tables but the database knows no stores. RocksDB accepts a truncated MANIFEST, and deletes
-    the tables that are not listed there. With `careful`, check before this deletion and keep the
-    tables; the check takes some ms more.
+    `names` are those in the directory. The task's rows are moved if they are in the other of the
+    two. Raises TaskCorrupted, also when there are tables but the database knows no stores. RocksDB
+    accepts a truncated MANIFEST, and deletes the tables that are not listed there. With `careful`,
+    check before this deletion and keep the tables; the check takes some ms more.
     """
     one = shared.database
     if one is None or one.leaving:
@@ -41,10 +46,10 @@ def open_database(
             one.give(task, directory)
         return _open_own(task, directory, shared, careful=careful)
     own: RocksEngine | None = None
-    if (directory / DATABASE).exists():
+    if DATABASE in names:
         own = _open_own(task, directory, shared, careful=careful)
     try:
-        found = one.take(task, directory, own)
+        found = one.take(task, directory, own, draft=DRAFT in names)
     except BaseException:
         if own is not None:
             own.close()

@@ -54,13 +54,14 @@ class TopicIds:
         self.others: frozenset[str] = frozenset()
         """The topics that had other ids when the file was read."""
 
-    def read(self) -> dict[str, str]:
+    def read(self, *, there: bool = True) -> dict[str, str]:
         """Return the stores that were filled from other topics than the present ones, with reasons.
 
-        Raises StateError for a file that must not be read.
+        With `there` False, the file is known to be missing. Raises StateError for a file that must
+        not be read.
         """
         self._known, self.others = {}, frozenset()
-        if self._directory is None:
+        if self._directory is None or not there:
             return {}
         path = self._directory / TOPIC_IDS
         try:
@@ -95,10 +96,8 @@ class TopicIds:
 
         Call it when no state from other topics is left. Raises StateFull, or StateError.
         """
-        if self._directory is None or not self._directory.is_dir():
-            return
         ids = dict(sorted(self._ids.items()))
-        if ids == self._known:
+        if ids == self._known or self._directory is None or not self._directory.is_dir():
             return
         path = self._directory / TOPIC_IDS
         draft = self._directory / f"{TOPIC_IDS}.tmp"

@@ -10,11 +10,11 @@ from ks_actors._errors import StateError
 from ks_actors.state._discard import give_up
 from ks_actors.state.core import Transactional, after
 from ks_actors.state.disk import FACTS, OFFSET, Manifest, StoreFacts, read_offset, recall, upgrade
-from ks_actors.state.task_stores._positions import POSITION
+from ks_actors.state.task_stores._positions import POSITION, SUFFIX
 from ks_actors.topology import StoreKind, StorePlace, bare_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from ks_actors.state.core import Engine, EngineRow, StoreForTasks
@@ -28,6 +28,7 @@ class Place(NamedTuple):
     """The location of a task's stores, and the sources of their offsets and positions.
 
     `checkpoint` has the offsets from the checkpoint file before the opening, which may remove some.
+    `names` are those in the directory.
     """
 
     task: str
@@ -36,6 +37,7 @@ class Place(NamedTuple):
     custom: CustomStores
     positions: Positions
     checkpoint: Mapping[tuple[str, int], int]
+    names: Collection[str]
 
 
 class Opened(NamedTuple):
@@ -185,9 +187,12 @@ def _open_on_disk(
             durable=True,
         )
     begins_anew = reason is not None or not is_known
+    file = None
+    if place.directory is not None and (position := f"{name}{SUFFIX}") in place.names:
+        file = place.directory / position
     store.prefix = bytes((manifest.admit(name, facts, place.task),))
     if begins_anew:
-        place.positions.recall(engine, name, place.directory, empty=True)
+        place.positions.recall(engine, name, file, empty=True)
         if isinstance(store, Transactional):
             store.bare = True
         return
@@ -199,4 +204,4 @@ def _open_on_disk(
     )
     if offset is not None:
         opened.offsets[name] = opened.written[name] = offset
-    place.positions.recall(engine, name, place.directory, empty=store.logged and offset is None)
+    place.positions.recall(engine, name, file, empty=store.logged and offset is None)

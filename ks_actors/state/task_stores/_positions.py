@@ -165,17 +165,16 @@ class Positions:
 
     # The database.
 
-    def recall(self, engine: Engine, store: str, directory: Path | None, *, empty: bool) -> None:
+    def recall(self, engine: Engine, store: str, path: Path | None, *, empty: bool) -> None:
         """Load a store's position from the database.
 
-        If the database has no position yet, a position file of Kafka Streams' layout is migrated
-        into the database; the file is deleted (KIP-892). For an `empty` store the file is ignored,
-        because it is wrong.
+        If the database has no position yet, the position file of Kafka Streams' layout at `path` is
+        migrated into the database; the file is deleted (KIP-892). For an `empty` store the file is
+        ignored, because it is wrong.
         """
         data = None if empty else engine.get(POSITION + store.encode())
         if data is not None:
             self._at[store] = unpack(data)
-        path = None if directory is None else directory / f"{store}{SUFFIX}"
         if path is None or not path.is_file():  # a custom store may have the name
             return
         if data is None and not empty:

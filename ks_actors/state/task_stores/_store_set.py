@@ -153,11 +153,10 @@ class StoreSet:
     @property
     def opens_fast(self) -> bool:
         """Whether `open` takes less than a ms: all stores are in memory or a shared database."""
-        return (
-            self._shared is not None
-            and self._shared.database is not None
-            and all(spec.place in {StorePlace.DATABASE, StorePlace.MEMORY} for spec in self._specs)
-        )
+        fast = {StorePlace.MEMORY}
+        if self._shared is not None and self._shared.database is not None:
+            fast.add(StorePlace.DATABASE)
+        return all(spec.place in fast for spec in self._specs)
 
     @property
     def in_shared(self) -> bool:

@@ -20,6 +20,7 @@ from ks_actors.state.custom import (
 )
 from ks_actors.state.disk import (
     BEHIND,
+    TOPIC_IDS,
     CheckpointFile,
     SharedResources,
     TopicIds,
@@ -28,6 +29,7 @@ from ks_actors.state.disk import (
     open_database,
     raise_if_full,
 )
+from ks_actors.state.disk import NAME as CHECKPOINT_FILE
 from ks_actors.state.task_stores._commit_times import CommitTimes
 from ks_actors.state.task_stores._commit_token import Token
 from ks_actors.state.task_stores._kinds import codec_of, make_store
@@ -142,17 +144,20 @@ class TaskStores(StoreSet):
         """
         self._stores, self._offsets, self._written, self._given_up = {}, {}, {}, False
         self.positions.forget()
-        unfit = look_around(self.task, self._directory, self._specs) | self.topic_ids.read()
+        names, unfit = look_around(self.task, self._directory, self._specs)
+        unfit |= self.topic_ids.read(there=TOPIC_IDS in names)
         in_database = self._directory is not None and bool(self._in_database)
         if self._supplied.wanted or in_database:
             self._shared = self._shared or SharedResources()
         if in_database and self._directory is not None and self._shared is not None:
             only = bool(without_copy(self._specs))
-            self._engine = open_database(self.task, self._directory, self._shared, careful=only)
+            self._engine = open_database(
+                self.task, self._directory, self._shared, names, careful=only
+            )
         self._in_shared = self._in_database if self.in_shared else frozenset()
         try:
             self._supplied.open()
-            self._open_stores({**unfit, **self.unfit})
+            self._open_stores({**unfit, **self.unfit}, names)
             self.positions.leave(self.topic_ids.others, self._stores)
             # Last: the file tells the group of this state, so it may name only state that is really
             # open.
@@ -164,9 +169,11 @@ class TaskStores(StoreSet):
             raise_if_full(error, f"task {self.task}: the state in {self._directory}")
             raise
 
-    def _open_stores(self, unfit: Mapping[str, str]) -> None:
-        known = self._file.read()
-        place = Place(self.task, self._directory, self._file, self._custom, self.positions, known)
+    def _open_stores(self, unfit: Mapping[str, str], names: frozenset[str]) -> None:
+        known = self._file.read(there=CHECKPOINT_FILE in names)
+        place = Place(
+            self.task, self._directory, self._file, self._custom, self.positions, known, names
+        )
         open_stores(
             place,
             self._specs,

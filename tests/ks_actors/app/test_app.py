@@ -386,7 +386,7 @@ def test_a_program_ends_at_a_signal(number: signal.Signals, tmp_path: Path) -> N
     assert states(seen) == ["REBALANCING", "RUNNING", "PENDING_SHUTDOWN", "NOT_RUNNING"]
     assert own_threads() == []
     assert gc.get_freeze_count() > 0
-    assert gc.get_threshold()[0] == 100_000
+    assert gc.get_threshold()[0] == 50_000
 
 
 @pytest.mark.usefixtures("collector")

@@ -58,7 +58,7 @@ async def answers(store: Any, windows: Any, sessions: Any, versions: Any, names:
         await store.prefix_scan("k2"),
         await store.all(),
         [row async for row in store.reverse_all()],
-        await store.approximate_num_entries(),
+        await store.approximate_num_entries() >= 40,  # an estimate: a database may have rows of other stores
         await windows.fetch("k1", 0),
         await windows.fetch("k1", 0, 3_000),
         await windows.backward_fetch("k1", 0, 3_000),

@@ -151,6 +151,7 @@ def test_the_lease_is_what_keeps_a_frozen_instance_from_answering(monkeypatch: p
         await first.produce("words", "k0", "word")
         async with first.another() as second:
             await first.caught_up()
+            await asyncio.sleep(1)  # a rebalance may be under way
             owner, other = (first, second) if first.app.owner("counts", "k0").here else (second, first)
             await owner.app.commit()
             still = asyncio.create_task(Frozen(owner).stand_still(5))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any, cast
 
@@ -347,12 +347,12 @@ async def test_a_standby_begins_when_its_changelog_can_be_looked_at(monkeypatch:
     real = Restorer._offsets_of
     left = 5
 
-    async def look(restorer: Restorer, order: m.Restore | m.Follow) -> m.ChangelogEnds:
+    async def look(restorer: Restorer, orders: Sequence[m.Restore | m.Follow]) -> m.ChangelogEnds:
         nonlocal left
-        if left and isinstance(order, m.Follow):
+        if left and isinstance(orders[0], m.Follow):
             left -= 1
             raise LogError("the log is away")
-        return await real(restorer, order)
+        return await real(restorer, orders)
 
     monkeypatch.setattr(Restorer, "_offsets_of", look)
     async with AppHarness(counting("in_memory"), topics=TOPICS, num_standby_replicas=1) as harness:
