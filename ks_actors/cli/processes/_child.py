@@ -100,6 +100,11 @@ class Child:
         return None if self._process is None else self._process.pid
 
     @property
+    def keeps_tasks(self) -> bool:
+        """Whether neighbours leave the tasks of a dead process with this member."""
+        return self._lock is not None
+
+    @property
     def restarts(self) -> int:
         """The number of starts after the first."""
         return max(0, self.starts - 1)

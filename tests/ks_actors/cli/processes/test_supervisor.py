@@ -127,18 +127,31 @@ async def test_a_killed_member_keeps_its_tasks_and_is_back_before_its_session_is
         await running.run()
         running.plan({"1": {"runs": "kill", "session_ms": 10}})
         os.kill(running.pids("1 runs")[0], signal.SIGKILL)
-        await until(lambda: "member 1 was killed by SIGKILL; it starts again in 3600 s" in caplog.text)
+        await until(lambda: "member 1 was killed by SIGKILL; it starts again in 5 s" in caplog.text)
         child = running.supervisor.children[0]
-        assert child._lock is not None
+        assert child.keeps_tasks
         child.wake.set()
         await until(lambda: "member 1 was killed by SIGKILL; it starts again in 0.005 s" in caplog.text)
+
+
+async def test_a_member_that_joins_ends_the_rests_of_members_that_the_group_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rebalance waits for a killed member, as neighbours leave the tasks with it."""
+    monkeypatch.setattr(_supervisor, "_RESTS_S", (0.0, 3600.0))
+    monkeypatch.setattr(_supervisor, "_MOST_KILLED_S", 3600.0)
+    async with supervised(tmp_path, plan={"1": {"runs": "kill"}}) as running:
+        first, second = running.supervisor.children
+        await until(lambda: first.starts == 2 and first.state is ChildState.RESTING and second.state is ChildState.RUNNING)
+        running.plan({})
+        os.kill(running.pids("2 runs")[0], signal.SIGKILL)
+        await until(lambda: running.events().count("2 runs") == 2 and first.state is ChildState.RUNNING)
+        assert (first.starts, second.starts) == (3, 2)
 
 
 async def test_rests_before_starts_become_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """A member that dies again and again does not take a core; the end of the program ends a rest."""
     monkeypatch.setattr(_supervisor, "_RESTS_S", (0.0, 3600.0))
-    async with supervised(tmp_path, plan={"1": {"runs": "kill"}}) as running:
-        await until(lambda: "member 1 was killed by SIGKILL; it starts again in 3600 s" in caplog.text)
+    async with supervised(tmp_path, plan={"1": {"runs": 3}}) as running:
+        await until(lambda: "member 1 has ended with exit code 3; it starts again in 3600 s" in caplog.text)
         assert running.supervisor.children[0].state is ChildState.RESTING
 
 
