@@ -173,7 +173,7 @@ class Supervisor:
         if code > 0:
             reason = f": {child.error}" if child.error else ""
             return f"has ended with exit code {code}{reason}", ""
-        end, lacked = f"was killed by {signal.Signals(-code).name}", self._oom_kills.has_risen()
+        end, lacked = f"was killed by {signal.Signals(-code).name}", self._oom_kills.claim()
         if code != -signal.SIGKILL or lacked is False:
             return end, ""
         if lacked:
@@ -189,7 +189,9 @@ class Supervisor:
         kind = message["kind"]
         if kind == "start":
             child.begun, child.close_s = True, message["close_ms"] / 1000 + _END_S
-            child.session_s = message["session_ms"] / 1000
+            # Members of earlier releases do not tell it.
+            if "session_ms" in message:
+                child.session_s = message["session_ms"] / 1000
             if self._adoption is None:
                 self._adoption = asyncio.create_task(self._adopt(message, child.close_s))
             self._adoption.add_done_callback(lambda _: child.answer("start"))
@@ -216,7 +218,7 @@ class Supervisor:
     async def _adopt(self, message: dict[str, Any], close_s: float) -> None:
         """Move the task directories, before the first member opens one.
 
-        Wait for the members of a former supervisor: one that was killed leaves members that close.
+        Wait for a process that uses one: a supervisor that was killed leaves members that close.
         """
         place, application_id = Path(message["home"]), message["application_id"]
         loop = asyncio.get_running_loop()
@@ -230,7 +232,7 @@ class Supervisor:
                 elif not told:
                     told = True
                     _log.warning(
-                        "waiting up to %g s for members of a former supervisor to close: %s",
+                        "waiting up to %g s, as members of a former supervisor may be closing: %s",
                         close_s,
                         error,
                     )
