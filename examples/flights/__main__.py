@@ -34,7 +34,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--guarantee", choices=("exactly_once_v2", "at_least_once"), default="exactly_once_v2", help="default: %(default)s")
     parser.add_argument("--commit-interval-ms", type=int, default=100, metavar="MS", help="default: %(default)s")
     parser.add_argument("--page", action="store_true", help="serve the app's page while it runs, and print where; needs the extra web")
-    parser.add_argument("--processes", type=int, default=0, metavar="N", help="run the job in N processes, on a Kafka that is started for it")
+    parser.add_argument(
+        "--processes", type=int, default=0, metavar="N",
+        help="run the job in N processes, on a Kafka that is started for it; Ctrl-C and SIGTERM end all of them, SIGKILL does not",
+    )  # fmt: skip
     parser.add_argument("--limit", type=int, default=data.FLIGHTS, metavar="N", help="take the first N flights only")
     parser.add_argument("--progress-seconds", type=float, default=1.0, metavar="S", help="between two lines of progress, where there is no terminal")
     given = parser.parse_args()
@@ -50,8 +53,9 @@ def kafka(directory: Path) -> Iterator[str]:
 
     if (missing := missing_tools()) is not None:
         raise SystemExit(f"there can be no broker: {missing}")
-    # SIGTERM ends the broker and the members as Ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # SIGTERM, and SIGHUP at the end of the terminal, end the broker and the members as Ctrl-C does.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     broker = Broker(directory)
     try:
         broker.start()

@@ -51,7 +51,8 @@ def command(options: job.Options) -> list[str]:
 @asynccontextmanager
 async def working(options: job.Options) -> AsyncIterator[asyncio.Future[None]]:
     """Run the members during the block; the future is done when all flights are processed and committed."""
-    process = await asyncio.create_subprocess_exec(sys.executable, *command(options), stdout=asyncio.subprocess.PIPE)
+    # In a group of its own it gets no Ctrl-C of the terminal: with SIGTERM that would be a second signal, which ends members at once.
+    process = await asyncio.create_subprocess_exec(sys.executable, *command(options), stdout=asyncio.subprocess.PIPE, process_group=0)
     hearing = asyncio.ensure_future(hear(process))
     try:
         yield hearing
@@ -59,7 +60,9 @@ async def working(options: job.Options) -> AsyncIterator[asyncio.Future[None]]:
         hearing.cancel()
         if process.returncode is None:
             process.terminate()
-        await process.wait()
+        code = await process.wait()
+    if code != 0:
+        raise RuntimeError(f"the members have ended with exit code {code} after SIGTERM")
 
 
 async def hear(process: asyncio.subprocess.Process) -> None:

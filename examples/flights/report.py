@@ -25,7 +25,7 @@ def show(console: Console, results: Results) -> None:
 def carriers(results: Results) -> Table:
     """Return all carriers, the one with most flights first."""
     table = make("Carriers", "carrier", ">flights", ">late", ">departure", ">arrival", ">late in bad weather", ">worst", "to")
-    for report in sorted(results.by_carrier.values(), key=lambda report: -report.delays.flights):
+    for report in sorted(results.by_carrier.values(), key=lambda report: (-report.delays.flights, report.airline)):
         delays = report.delays
         minutes, destination = delays.worst
         table.add_row(
@@ -45,7 +45,7 @@ def hours(results: Results) -> Table:
     """Return the ten hours at an airport with the longest delays."""
     table = make("Worst hours", "origin", "hour (UTC)", ">flights", ">late", ">departure", ">arrival")
     busy = [(key, delays) for key, delays in results.by_hour.items() if delays.flights >= HEAVY]
-    for key, delays in sorted(busy, key=lambda item: -item[1].departure_delay / item[1].flights)[:10]:
+    for key, delays in sorted(busy, key=lambda item: (-item[1].departure_delay / item[1].flights, item[0].key, item[0].window.start))[:10]:
         table.add_row(
             key.key,
             f"{datetime.fromtimestamp(key.window.start / 1000, UTC):%d %b %H:%M}",
@@ -60,7 +60,7 @@ def hours(results: Results) -> Table:
 def models(results: Results) -> Table:
     """Return the ten models of aircraft with most flights."""
     table = make("Aircraft", "model", ">flights", ">seats", ">late", ">departure", ">arrival")
-    for model, delays in sorted(results.by_model.items(), key=lambda item: -item[1].flights)[:10]:
+    for model, delays in sorted(results.by_model.items(), key=lambda item: (-item[1].flights, item[0]))[:10]:
         table.add_row(
             model,
             f"{delays.flights:,}",

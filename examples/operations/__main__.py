@@ -44,8 +44,9 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Run until Ctrl-C, or for some seconds."""
     given = arguments()
-    # SIGTERM ends it as Ctrl-C does: with the broker and the instances.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # SIGTERM, and SIGHUP at the end of the terminal, end it as Ctrl-C does: with the broker and the instances.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     if (missing := missing_tools()) is not None:
         raise SystemExit(f"there can be no broker: {missing}")
     with tempfile.TemporaryDirectory(prefix="ks-actors-operations-") as directory, suppress(KeyboardInterrupt):
@@ -97,7 +98,8 @@ def members(name: str, bootstrap: str, directory: Path, port: int, count: int) -
 async def running(command: list[str], token: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run a process, which is asked to end at the end of the block."""
     # The token is no argument: those can be read by every user of the machine.
-    process = await asyncio.create_subprocess_exec(sys.executable, *command, env=os.environ | {TOKEN: token})
+    # In a group of its own it gets no Ctrl-C of the terminal: with SIGTERM that would be a second signal, which ends members at once.
+    process = await asyncio.create_subprocess_exec(sys.executable, *command, env=os.environ | {TOKEN: token}, process_group=0)
     try:
         yield process
     finally:

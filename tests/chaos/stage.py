@@ -19,6 +19,7 @@ from tests.kafka.broker import Broker
 
 _LOOK_S = 0.1
 _RESTART_S = 1.0
+_AGREE_S = 10.0
 _NEEDS_A_MEMBER = frozenset({"kill_keep", "kill_wipe", "zombie", "term", "scale_down", "child_kill", "child_freeze", "hup"})
 
 
@@ -249,8 +250,14 @@ class Stage:
         """Compare the restarts that each supervisor tells with those that were seen."""
         for member in self.members:
             if member.children is not None and member.status is Status.UP:
-                member.look()
-                told, seen = await asyncio.to_thread(member.children.told)
+                deadline = monotonic() + _AGREE_S
+                while True:
+                    # A process may start between the look and the answer.
+                    member.look()
+                    told, seen = await asyncio.to_thread(member.children.told)
+                    if told == seen or monotonic() >= deadline:
+                        break
+                    await asyncio.sleep(_LOOK_S)
                 self._say(f"member {member.number} tells {told} restarts of its processes; seen were {seen}")
                 if told != seen:
                     self.violations.append(f"member {member.number} tells {told} restarts of its processes; seen were {seen}")

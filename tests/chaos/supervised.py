@@ -43,7 +43,7 @@ class Children:
     def look(self, supervisor: int | None) -> None:
         """Note the processes that have begun and ended since the last time."""
         self._supervisor = supervisor
-        for child in [*self._known.values()]:
+        for child in sorted(self._known.values(), key=lambda each: each.number):
             if _began(child.pid) != child.began:
                 self._ended(child)
         if supervisor is not None:
@@ -64,6 +64,10 @@ class Children:
             # A process that was started after the signal may have its turn, too.
             child.why = "hup"
             self._rolls[place] -= 1
+            # Members have their turns in the order of their numbers: earlier ones have had theirs in this roll.
+            for number in range(1, child.number):
+                earlier = (child.supervisor, number)
+                self._rolls[earlier] = min(self._rolls[earlier], self._rolls[place])
 
     def roll(self) -> None:
         """Note that the supervisor is to start each process again."""

@@ -15,6 +15,7 @@ import pytest
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.chaos.faults import draw
 from tests.chaos.options import Options, parse
+from tests.chaos.supervised import Child, Children
 from tests.kafka.broker import require_kafka
 from tests.kafka.count_app import command
 
@@ -69,7 +70,8 @@ async def test_a_supervisor_keeps_its_members_through_a_storm(guarantee: str, tm
     assert report["violations"] == []
     assert (report["lost"], report["unexpected_exits"], report["unclean_stops"]) == (0, 0, 0)
     (processes,) = report["processes"]
-    assert processes["ended"].keys() >= {"child_kill", "kill_keep", "end"}
+    hups = {"hup"} & {fault["kind"] for fault in report["faults"] if not fault.get("skipped")}
+    assert processes["ended"].keys() >= {"child_kill", "kill_keep", "end"} | hups
 
 
 @pytest.mark.nightly
@@ -85,6 +87,22 @@ async def test_kafka_streams_itself_passes(tmp_path: Path) -> None:
     assert {fault["kind"] for fault in report["faults"]} == {"term", "scale_up"}
     assert report["violations"] == []
     assert (report["lost"], report["unexpected_exits"], report["unclean_stops"], report["header_ids"]) == (0, 0, 0, True)
+
+
+def test_a_roll_explains_one_end_of_each_process() -> None:
+    """A process of a member whose turn is over, or that was killed instead, ends by itself."""
+    children = Children(3, 0)
+    children._supervisor = 1
+    began = {pid: Child(pid, "", 1, pid % 10) for pid in (11, 12, 13, 21, 23)}
+
+    def end(pid: int) -> str:
+        children._known[pid] = began[pid]
+        children._ended(began[pid])
+        return began[pid].why
+
+    children._known = {pid: began[pid] for pid in (11, 12, 13)}
+    children.roll()
+    assert [end(12), end(11), end(21), end(13), end(23)] == ["hup", "", "", "hup", ""]
 
 
 def test_faults_come_again_with_their_seed() -> None:

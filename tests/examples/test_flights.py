@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -59,7 +60,8 @@ async def test_undisturbed_the_tables_are_the_same_however_it_runs(tmp_path: Pat
 def test_in_processes_the_tables_are_the_same(tmp_path: Path) -> None:
     """`--processes 2` runs the job as two members on a Kafka of its own, and prints the tables of one process; both end."""
     require_kafka()
-    printed = flights_job.run(tmp_path / "two", "--processes", "2", "--limit", "5000")
+    relative = os.path.relpath(tmp_path / "two", flights_job.ROOT)
+    printed = flights_job.run(Path(relative), "--processes", "2", "--limit", "5000")
     assert tables(printed) == tables(flights_job.run(tmp_path / "one", "--limit", "5000"))
     assert printed.splitlines()[-1].endswith(" flights/s, in 2 processes")
 

@@ -140,7 +140,8 @@ class Broker:
         self, directory: Path, *, secure: bool = False, settings: Mapping[str, str] | None = None, classes: Path | None = None, node: int = 1,
         quick: bool = True, port: int | None = None,
     ) -> None:  # fmt: skip
-        self.directory = directory
+        # Its process runs in the directory.
+        self.directory = directory.absolute()
         self.number = node
         self.secure = secure
         self.settings = dict(settings or {})

@@ -13,6 +13,7 @@ from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, final
 
+from ks_actors.lifecycle import component_log
 from ks_actors.system import MEMBER, SUPERVISOR, close_locked, lock_of, open_locked, socket_of
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _CLOSE_S: Final = 40.0
+_log = component_log(__name__)
 
 
 class ChildState(Enum):
@@ -100,6 +102,11 @@ class Child:
     def pid(self) -> int | None:
         """The id of the process; None while there is none."""
         return None if self._process is None else self._process.pid
+
+    @property
+    def keeps_tasks(self) -> bool:
+        """Whether neighbours leave the tasks of a dead process with this member."""
+        return self._lock is not None
 
     @property
     def restarts(self) -> int:
@@ -185,10 +192,21 @@ class Child:
             self._lock = None
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
-        # The process has ended, or has sent a line that is too long, which none of its messages is.
+        # The process has ended, perhaps amid a line, or has sent one that is too long, which none
+        # of its messages is.
         with suppress(OSError, ValueError):
             async for line in reader:
-                self._hear(self, json.loads(line))
+                message = json.loads(line)
+                try:
+                    self._hear(self, message)
+                except Exception:  # noqa: BLE001 - of whatever kind
+                    # Unanswered, the process would wait for ever.
+                    _log.exception(
+                        "member %d has sent a message that its supervisor cannot handle: the "
+                        "member is killed; start both with the same release",
+                        self.number,
+                    )
+                    self.signal(signal.SIGKILL)
 
     def answer(self, kind: str) -> None:
         """Send a message."""

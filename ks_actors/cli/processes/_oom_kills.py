@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
 
 _CGROUPS: Final = Path("/proc/self/cgroup")
 _MOUNTED: Final = Path("/sys/fs/cgroup")
+# Members that the kernel kills at nearly the same time end within this time.
+_CLAIMABLE_S: Final = 5.0
 
 
 @final
@@ -24,11 +27,26 @@ class OomKills:
     def __init__(self, groups: Path = _CGROUPS, mounted: Path = _MOUNTED) -> None:
         self._files: tuple[Path, ...] = tuple(_files(groups, mounted))
         self._count: int | None = self._read()
+        self._unclaimed = 0
+        self._until = 0.0
 
-    def has_risen(self) -> bool | None:
-        """Return whether the count has risen since the last call; None if nothing counts."""
+    def claim(self) -> bool | None:
+        """Return whether there is a kill that nobody has claimed, and claim it.
+
+        None if nothing counts. Kills that are not claimed within 5 s were of other processes.
+        """
         before, self._count = self._count, self._read()
-        return None if before is None or self._count is None else self._count > before
+        if before is None or self._count is None:
+            return None
+        if monotonic() >= self._until:
+            self._unclaimed = 0
+        if self._count > before:
+            self._unclaimed += self._count - before
+            self._until = monotonic() + _CLAIMABLE_S
+        if self._unclaimed == 0:
+            return False
+        self._unclaimed -= 1
+        return True
 
     def _read(self) -> int | None:
         for file in self._files:

@@ -23,6 +23,8 @@ _RESTS_S: Final = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 _STEADY_S: Final = 60.0
 # A rest is then longer than neighbours take to restore most tasks.
 _MOST_AWAITED_S: Final = 2.0
+# Rebalances wait for a killed member, whose tasks no neighbour takes.
+_MOST_KILLED_S: Final = 5.0
 _MOST_STARTS: Final = 5
 _WRONG_USE: Final = 2
 # A process whose app is closed still has threads and files to close.
@@ -132,7 +134,7 @@ class Supervisor:
             if killed:
                 # Its memory or its records may be the reason: the next member to have its tasks
                 # would be killed, too. So it is back before its session in the group is over.
-                rest = min(rest, child.session_s / 2)
+                rest = min(rest, _MOST_KILLED_S, child.session_s / 2)
             _log.warning(
                 "member %d %s; it starts again %s%s",
                 child.number,
@@ -171,7 +173,7 @@ class Supervisor:
         if code > 0:
             reason = f": {child.error}" if child.error else ""
             return f"has ended with exit code {code}{reason}", ""
-        end, lacked = f"was killed by {signal.Signals(-code).name}", self._oom_kills.has_risen()
+        end, lacked = f"was killed by {signal.Signals(-code).name}", self._oom_kills.claim()
         if code != -signal.SIGKILL or lacked is False:
             return end, ""
         if lacked:
@@ -187,12 +189,16 @@ class Supervisor:
         kind = message["kind"]
         if kind == "start":
             child.begun, child.close_s = True, message["close_ms"] / 1000 + _END_S
-            child.session_s = message["session_ms"] / 1000
+            # Members of earlier releases do not tell it.
+            if "session_ms" in message:
+                child.session_s = message["session_ms"] / 1000
             if self._adoption is None:
                 self._adoption = asyncio.create_task(self._adopt(message, child.close_s))
             self._adoption.add_done_callback(lambda _: child.answer("start"))
         elif kind == "join":
             child.waits = True
+            if self._joined:
+                self._wake_awaited()
             self._join_together()
             if sum(each.waits for each in self.children) == 1:
                 asyncio.get_running_loop().call_later(_JOIN_S, self._let_join)
@@ -212,7 +218,7 @@ class Supervisor:
     async def _adopt(self, message: dict[str, Any], close_s: float) -> None:
         """Move the task directories, before the first member opens one.
 
-        Wait for the members of a former supervisor: one that was killed leaves members that close.
+        Wait for a process that uses one: a supervisor that was killed leaves members that close.
         """
         place, application_id = Path(message["home"]), message["application_id"]
         loop = asyncio.get_running_loop()
@@ -226,7 +232,7 @@ class Supervisor:
                 elif not told:
                     told = True
                     _log.warning(
-                        "waiting up to %g s for members of a former supervisor to close: %s",
+                        "waiting up to %g s, as members of a former supervisor may be closing: %s",
                         close_s,
                         error,
                     )
@@ -250,6 +256,12 @@ class Supervisor:
             for each in self.children
         ):
             self._let_join()
+
+    def _wake_awaited(self) -> None:
+        """End the rests of members that the group still has: a member that joins waits for them."""
+        for child in self.children:
+            if child.state is ChildState.RESTING and child.keeps_tasks:
+                child.wake.set()
 
     def _let_join(self) -> None:
         self._joined = True

@@ -79,10 +79,9 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: note("ignored") if stubborn else closes.set())
     step("begins")
-    admitted(
-        "start", home=str(NOTES.parent / "state" / "app"), application_id="app", close_ms=plan.get("close_ms", 60_000),
-        session_ms=plan.get("session_ms", 100_000_000),
-    )  # fmt: skip
+    facts = {"close_ms": 60_000, "session_ms": 100_000_000} | {name: plan[name] for name in plan if name.endswith("_ms")}
+    told = {name: value for name, value in facts.items() if value is not None}
+    admitted("start", home=str(NOTES.parent / "state" / "app"), application_id="app", **told)
     step("starts")
     admitted("join")
     step("joins")

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 
-from ks_actors.cli.processes import Child, ChildState, Supervisor, _supervisor
+from ks_actors.cli.processes import Child, ChildState, Supervisor, _oom_kills, _supervisor
 from ks_actors.cli.processes._oom_kills import OomKills
 from ks_actors.system import close_locked, open_locked
 from tests.waiting import soon, until
@@ -127,18 +127,46 @@ async def test_a_killed_member_keeps_its_tasks_and_is_back_before_its_session_is
         await running.run()
         running.plan({"1": {"runs": "kill", "session_ms": 10}})
         os.kill(running.pids("1 runs")[0], signal.SIGKILL)
-        await until(lambda: "member 1 was killed by SIGKILL; it starts again in 3600 s" in caplog.text)
+        await until(lambda: "member 1 was killed by SIGKILL; it starts again in 5 s" in caplog.text)
         child = running.supervisor.children[0]
-        assert child._lock is not None
+        assert child.keeps_tasks
         child.wake.set()
         await until(lambda: "member 1 was killed by SIGKILL; it starts again in 0.005 s" in caplog.text)
+
+
+async def test_a_member_of_an_earlier_release_runs(tmp_path: Path) -> None:
+    """It does not tell its session; the supervisor, which keeps running through a roll, may be of a later release."""
+    async with supervised(tmp_path, 1, {"1": {"session_ms": None}}) as running:
+        await running.run()
+
+
+async def test_a_member_whose_message_cannot_be_handled_is_killed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It would wait for an answer for ever; the log has the error."""
+    async with supervised(tmp_path, 1, {"1": {"close_ms": None}}) as running:
+        await until(lambda: "member 1 was killed by SIGKILL" in caplog.text)
+        assert "KeyError: 'close_ms'" in caplog.text
+        running.plan({})
+        await running.run()
+
+
+async def test_a_member_that_joins_ends_the_rests_of_members_that_the_group_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rebalance waits for a killed member, as neighbours leave the tasks with it."""
+    monkeypatch.setattr(_supervisor, "_RESTS_S", (0.0, 3600.0))
+    monkeypatch.setattr(_supervisor, "_MOST_KILLED_S", 3600.0)
+    async with supervised(tmp_path, plan={"1": {"runs": "kill"}}) as running:
+        first, second = running.supervisor.children
+        await until(lambda: first.starts == 2 and first.state is ChildState.RESTING and second.state is ChildState.RUNNING)
+        running.plan({})
+        os.kill(running.pids("2 runs")[0], signal.SIGKILL)
+        await until(lambda: running.events().count("2 runs") == 2 and first.state is ChildState.RUNNING)
+        assert (first.starts, second.starts) == (3, 2)
 
 
 async def test_rests_before_starts_become_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """A member that dies again and again does not take a core; the end of the program ends a rest."""
     monkeypatch.setattr(_supervisor, "_RESTS_S", (0.0, 3600.0))
-    async with supervised(tmp_path, plan={"1": {"runs": "kill"}}) as running:
-        await until(lambda: "member 1 was killed by SIGKILL; it starts again in 3600 s" in caplog.text)
+    async with supervised(tmp_path, plan={"1": {"runs": 3}}) as running:
+        await until(lambda: "member 1 has ended with exit code 3; it starts again in 3600 s" in caplog.text)
         assert running.supervisor.children[0].state is ChildState.RESTING
 
 
@@ -341,7 +369,7 @@ async def test_members_of_a_killed_supervisor_may_close_before_the_next_ones_beg
     lock = open_locked(home / ".lock", os.O_CREAT)
     try:
         async with supervised(tmp_path) as running:
-            await until(lambda: "waiting up to 70 s for members of a former supervisor to close: the state directory" in caplog.text)
+            await until(lambda: "waiting up to 70 s, as members of a former supervisor may be closing: the state directory" in caplog.text)
             close_locked(lock)
             await running.run()
             assert await running.end() == 0
@@ -385,7 +413,7 @@ class Kills:
     """The kernel's count, which has or has not risen, or is not there."""
 
     def __init__(self, risen: bool | None) -> None:
-        self.has_risen = lambda: risen
+        self.claim = lambda: risen
 
 
 @pytest.mark.parametrize(
@@ -422,7 +450,23 @@ def test_the_count_of_the_kernel_is_found(tmp_path: Path, groups: str, file: str
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / file).write_text("oom 1\noom_kill 1\n")
     kills = OomKills(tmp_path / "groups", tmp_path)
-    assert kills.has_risen() is False
+    assert kills.claim() is False
     (tmp_path / file).write_text("oom 2\noom_kill 2\n")
-    assert [kills.has_risen(), kills.has_risen()] == [True, False]
-    assert OomKills(tmp_path / "none").has_risen() is None
+    assert [kills.claim(), kills.claim()] == [True, False]
+    assert OomKills(tmp_path / "none").claim() is None
+
+
+def test_each_kill_of_the_kernel_is_claimed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two at nearly the same time are two; a kill that no member claims soon was another process's."""
+    now = 0.0
+    monkeypatch.setattr(_oom_kills, "monotonic", lambda: now)
+    (tmp_path / "groups").write_text("0::/\n")
+    count = tmp_path / "memory.events"
+    count.write_text("oom_kill 1\n")
+    kills = OomKills(tmp_path / "groups", tmp_path)
+    count.write_text("oom_kill 3\n")
+    assert [kills.claim() for _ in range(3)] == [True, True, False]
+    count.write_text("oom_kill 5\n")
+    assert kills.claim()
+    now = 60.0
+    assert kills.claim() is False
