@@ -75,8 +75,11 @@ class Timing:
         self.total += (more := value * times)
         self._count += times
         self._total += more
-        self._most = max(self._most, value)
-        self._least = min(self._least, value)
+        # Comparisons are faster than calls.
+        if value > self._most:  # noqa: PLR1730
+            self._most = value
+        if value < self._least:  # noqa: PLR1730
+            self._least = value
 
     def spread(self) -> Spread:
         """Return the spread of the last two windows."""

@@ -12,7 +12,7 @@ from ks_actors.system import Later
 from ks_actors.task._compiler import Compiler
 from ks_actors.task._error_handling import ExceptionHandlers
 from ks_actors.task._node import TaskServices
-from ks_actors.task._output_buffer import OutputBuffer
+from ks_actors.task._output_buffer import Gathered, OutputBuffer
 from ks_actors.task._partition_group import PartitionGroup
 from ks_actors.task._progress import Progress
 from ks_actors.task._record_context import RecordContextHolder
@@ -227,9 +227,9 @@ class Task:
         """Return whether `process` has work at `now_ms` of the steady time."""
         assert self._plan is not None
         return (
-            any(node.has_results for node in self._plan.asynchronous)
-            or (self.draining.room() > 0 and self.group.ready(now_ms))
-            or self.idle.ready(now_ms)
+            (self.draining.room() > 0 and self.group.ready(now_ms))
+            or any(node.has_results for node in self._plan.asynchronous)
+            or (bool(self.idle) and self.idle.ready(now_ms))
         )
 
     def wakes_at(self, now_ms: float) -> float | None:
@@ -247,7 +247,7 @@ class Task:
             self.draining.take_results()
             # Each call may add results and use up room, so ask again before every run.
             limit = self.draining.room()
-            if limit == 0 or not self.group.ready(steady_time()):
+            if limit == 0 or not self.group.buffered or not self.group.ready(steady_time()):
                 break
             some = self._process_some(min(limit, self._run.records))
             done += some
@@ -296,6 +296,8 @@ class Task:
     @property
     def next_punctuation(self) -> int | None:
         """The time (ms) when the next wall-clock punctuation is due."""
+        if not self._wall_punctuation.wanted:
+            return None
         return self._wall_punctuation.due_by(self._clocks.wall_time(), self._clocks.steady_time())
 
     @property
@@ -360,12 +362,14 @@ class Task:
         else:
             self.group.queues[partition].note_end(end)
 
-    def measure(self, output: Sequence[Outgoing], now_ms: int) -> None:
-        """Note numbers, sizes and ages of the records of a slice, with its output."""
+    def hand_over(self, output: Gathered, now_ms: int) -> None:
+        """Add the output of a slice to `output`; note numbers, sizes and ages of its records."""
+        self._tracing.end()
         for queue in self.group.queues.values():
             queue.measure(now_ms)
-        if output:
-            self.sinks.note(output, now_ms)
+        if self._output.filled:
+            self.sinks.note(self._output.filled, now_ms)
+            self._output.gather(output)
 
     def take_output(self) -> list[Outgoing]:
         """Return the output since the last call."""

@@ -155,7 +155,13 @@ class ReadyTasks:
         if (found := self._draining.pick(now)) is not None:
             return (found[0],), True
         share = min(most, -(-len(self._working) // workers))
-        if not self._gives_out or (found := self._working.pick(now)) is None:
+        if not self._gives_out:
+            return None
+        # With many partitions a turn mostly has a few records for each of many tasks.
+        if whole := self._working.take_all(now, share, self._slice_ms):
+            self._passed_over.update((task.id, since) for task, since in whole)
+            return tuple(task for task, _ in whole), False
+        if (found := self._working.pick(now)) is None:
             return None
         tasks: list[Task] = []
         left = self._slice_ms
@@ -202,7 +208,8 @@ class DueTimes:
     def set(self, task: TaskId, at: float | None) -> None:
         """Set the time of a task; None removes it."""
         if at is None:
-            self._at.pop(task, None)
+            if self._at:
+                self._at.pop(task, None)
         elif self._at.get(task) != at:
             self._at[task] = at
             heappush(self._heap, (at, next(self._order), task))

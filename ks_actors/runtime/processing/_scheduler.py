@@ -7,7 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ks_actors.records import TaskId
     from ks_actors.runtime.processing._shares import Shares
@@ -59,26 +59,50 @@ class _Level:
 
     def __init__(self) -> None:
         self.waiting: dict[TaskId, tuple[Task, float]] = {}
-        self._by_time = _Order()
-        self._by_count = _Order()
+        # By time and by count, from the first choice on: a turn that takes all tasks needs none.
+        self._orders: tuple[_Order, _Order] | None = None
 
     def enter(self, task: Task, since: float) -> None:
-        if task.id not in self.waiting:
+        new = task.id not in self.waiting
+        if new:
             self.waiting[task.id] = task, since
-            self._by_time.enter(task.id, since)
-        self._by_count.enter(task.id, -task.group.buffered)
+        if self._orders is not None:
+            if new:
+                self._orders[0].enter(task.id, since)
+            self._orders[1].enter(task.id, -task.group.buffered)
 
     def leave(self, task: TaskId) -> float:
-        self._by_time.leave(task)
-        self._by_count.leave(task)
+        if self._orders is not None:
+            for order in self._orders:
+                order.leave(task)
         return self.waiting.pop(task)[1]
 
     def oldest(self) -> tuple[Task, float]:
-        return self.waiting[self._by_time.first()]
+        return self.waiting[self._ordered()[0].first()]
 
     def best(self, now: float) -> tuple[Task, float]:
         oldest = self.oldest()
-        return oldest if now - oldest[1] >= PATIENCE_S else self.waiting[self._by_count.first()]
+        if now - oldest[1] >= PATIENCE_S:
+            return oldest
+        return self.waiting[self._ordered()[1].first()]
+
+    def all(self, now: float) -> list[tuple[Task, float]]:
+        """Return all tasks in the order of `best`."""
+
+        def place(ready: tuple[Task, float]) -> tuple[bool, float]:
+            task, since = ready
+            late = now - since >= PATIENCE_S
+            return not late, since if late else -task.group.buffered
+
+        return sorted(self.waiting.values(), key=place)
+
+    def _ordered(self) -> tuple[_Order, _Order]:
+        if self._orders is None:
+            self._orders = _Order(), _Order()
+            for task, since in self.waiting.values():
+                self._orders[0].enter(task.id, since)
+                self._orders[1].enter(task.id, -task.group.buffered)
+        return self._orders
 
 
 @final
@@ -170,6 +194,27 @@ class Schedule:
         self._made_up = made_up
         self.leave(task.id)
         return task, since
+
+    def take_all(
+        self, now: float, most: float, work_ms: float
+    ) -> Sequence[tuple[Task, float]]:
+        """Remove and return all tasks in order if they are of one level and `most` at the most.
+
+        Their work must fit into `work_ms`, and none may need a thread. Otherwise return none.
+        """
+        if len(self._levels) != 1 or len(self._waiting) > most:
+            return ()
+        ((query, level),) = self._levels.items()
+        for task, _ in level.waiting.values():
+            work_ms -= task.work_ms
+            if work_ms < 0 or task.blocking:
+                return ()
+        if self._shares is not None:
+            self._shares.first((query[1],))
+        self._waiting.clear()
+        self._levels.clear()
+        self._made_up = False
+        return level.all(now)
 
     def _top(self) -> tuple[int, str]:
         top = max(self._levels)
