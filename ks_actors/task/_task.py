@@ -234,6 +234,8 @@ class Task:
 
     def wakes_at(self, now_ms: float) -> float | None:
         """Return the time (ms) at which `ready` may turn true by time alone; never without room."""
+        if not (self.idle or self.group.buffered):
+            return None
         inputs = self.group.wakes_at() if self.draining.room() > 0 else None
         waits = inputs, self.idle.wakes_at(now_ms)
         return min((at for at in waits if at is not None), default=None)
@@ -243,11 +245,16 @@ class Task:
         clock, steady_time = self._clocks.work_time, self._clocks.steady_time
         done, began = 0, clock()
         deadline = began + seconds
+        draining, group = self.draining, self.group
         while True:
-            self.draining.take_results()
+            if draining.calls:
+                draining.take_results()
             # Each call may add results and use up room, so ask again before every run.
-            limit = self.draining.room()
-            if limit == 0 or not self.group.buffered or not self.group.ready(steady_time()):
+            if (
+                not group.buffered
+                or (limit := draining.room()) == 0
+                or not group.ready(steady_time())
+            ):
                 break
             some = self._process_some(min(limit, self._run.records))
             done += some

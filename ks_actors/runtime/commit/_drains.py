@@ -192,11 +192,11 @@ class Drains:
 
         Updates in caches must be complete when they are frozen, whenever they arrived.
         """
+        if task.draining.since is not None:
+            return True
         if task.draining.calls:
-            return task.draining.since is not None or (
-                self.calm is not None and self.calm.holds(task)
-            )
-        return task.draining.since is not None or (self._collecting and task.drains)
+            return self.calm is not None and self.calm.holds(task)
+        return self._collecting and task.drains
 
     def moved(self, tasks: Iterable[Task], now: float) -> None:
         """Note that tasks have handed on results or updates: their deadlines start again."""
@@ -212,7 +212,9 @@ class Drains:
         """
         if self.under_way(task):
             self._unfed[task.id] = None
-        if task.draining.since is None or self._at_rest(task) or task.broken:
+        if self._waits_for and (
+            task.draining.since is None or self._at_rest(task) or task.broken
+        ):
             self._stop_waiting_for(task.id)
         if (
             task.draining.since is not None

@@ -94,9 +94,13 @@ class Inputs:
                 stale += 1
                 continue
             changed[task.id] = None
-            self._do(
-                task, partial(task.add, one.partition, one.batch, one.next_offset, one.end_offset)
-            )
+            if task.blocking:
+                self._do(
+                    task,
+                    partial(task.add, one.partition, one.batch, one.next_offset, one.end_offset),
+                )
+            else:
+                task.add(one.partition, one.batch, one.next_offset, one.end_offset)
             if self.budget.added(one.partition, one.batch):
                 high.append(one.partition)
         return changed, high, stale

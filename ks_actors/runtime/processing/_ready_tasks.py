@@ -88,7 +88,7 @@ class ReadyTasks:
                 # Keep the waiting time over a commit. Otherwise, with a commit after each slice, a
                 # task with little to do would never be picked.
                 self._passed_over[task.id] = since
-        if not (drains and fit):
+        if self._draining.waiting and not (drains and fit):
             self._draining.leave(task.id)
         if fit and drains:
             self._draining.enter(task, self._waited())

@@ -126,21 +126,21 @@ class Schedule:
         self._shares = shares
         # The ready tasks by priority and query.
         self._levels: dict[tuple[int, str], _Level] = {}
-        # All ready tasks, each with its level.
-        self._waiting: dict[TaskId, tuple[int, str]] = {}
+        self.waiting: dict[TaskId, tuple[int, str]] = {}
+        """All ready tasks, each with its level."""
         self._made_up: bool = False
 
     def __contains__(self, task: TaskId) -> bool:
-        return task in self._waiting
+        return task in self.waiting
 
     def __iter__(self) -> Iterator[TaskId]:
-        return iter(self._waiting)
+        return iter(self.waiting)
 
     def enter(self, task: Task, since: float) -> None:
         """Add a task that has been ready since `since`, or update its buffered records."""
-        level = self._waiting.get(task.id)
+        level = self.waiting.get(task.id)
         if level is None:
-            level = self._waiting[task.id] = (
+            level = self.waiting[task.id] = (
                 0 if self._priority is None else self._priority(task.id),
                 "" if self._shares is None else self._shares.query(task.id),
             )
@@ -155,7 +155,7 @@ class Schedule:
 
         Return the time since when it was ready, or None when it was not in the schedule.
         """
-        level = self._waiting.pop(task, None)
+        level = self.waiting.pop(task, None)
         if level is None:
             return None
         since = self._levels[level].leave(task)
@@ -164,7 +164,7 @@ class Schedule:
         return since
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
 
     def pick(
         self, now: float, fits: Callable[[Task], bool] | None = None
@@ -173,7 +173,7 @@ class Schedule:
 
         Return None when no task is ready, or the next task does not fit.
         """
-        if not self._waiting:
+        if not self.waiting:
             return None
         first = self._top()
         top = self._levels[first]
@@ -202,7 +202,7 @@ class Schedule:
 
         Their work must fit into `work_ms`, and none may need a thread. Otherwise return none.
         """
-        if len(self._levels) != 1 or len(self._waiting) > most:
+        if len(self._levels) != 1 or len(self.waiting) > most:
             return ()
         ((query, level),) = self._levels.items()
         for task, _ in level.waiting.values():
@@ -211,7 +211,7 @@ class Schedule:
                 return ()
         if self._shares is not None:
             self._shares.first((query[1],))
-        self._waiting.clear()
+        self.waiting.clear()
         self._levels.clear()
         self._made_up = False
         return level.all(now)

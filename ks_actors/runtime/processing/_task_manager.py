@@ -245,7 +245,8 @@ class TaskManager(Actor[TaskManagerMessage]):
     ) -> None:
         for task in tasks:
             self._leased[task.id] = worker
-            self._touch(task)
+            self._touched[task.id] = task
+        self._note_work()
         # Note the lease before it is sent: a rollback must not miss a task on its way to a worker.
         worker.tell(m.Lease(tasks, draining, self._epoch))
 

@@ -25,9 +25,9 @@ AGE_BOUNDS_MS: Final = (
 def estimated_bytes(batch: Batch) -> float:
     """Return the approximate bytes of keys and values, from a sample of the records."""
     count = len(batch.keys)
-    taken = min(count, _SAMPLE)
-    if not taken:
-        return 0.0
+    if count <= _SAMPLE:
+        return sum(map(len, filter(None, batch.keys))) + sum(map(len, filter(None, batch.values)))
+    taken = _SAMPLE
     places = range(0, taken * (count // taken), count // taken)
     sample = sum(len(batch.keys[at] or b"") + len(batch.values[at] or b"") for at in places)
     return sample * count / taken

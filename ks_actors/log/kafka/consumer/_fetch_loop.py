@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
     from ks_actors.log.kafka.wire import FetchResponse
 
-# Fetched bytes from which lingering before the next request gains nothing.
-_MUCH: Final = 65_536
 # The longest wait of `close` for brokers (ms).
 _END_SESSION_MS: Final = 500
 _numbers = count(1)
@@ -84,7 +82,8 @@ class FetchLoop:
         One check covers all changes before it.
         """
         self._changed.add(source.partition)
-        self._pump_soon()
+        if self._pumping is None:
+            self._pump_soon()
 
     def change_all(self) -> None:
         """Check all partitions soon."""
@@ -267,13 +266,16 @@ class FetchLoop:
             line.session.lose()
         self._pump_soon()
 
-    def _current(self, line: BrokerTurn, partition: TopicPartition) -> PartitionReader | None:
+    def _current(
+        self, line: BrokerTurn, partition: TopicPartition | tuple[str, int]
+    ) -> PartitionReader | None:
         """Return the partition if it still waits for the response to a connection's last request.
 
         Raises KeyError for a partition that is not in the request.
         """
-        offset = line.session.sent_offsets[partition]
-        source = self._sources.get(partition)
+        # A plain tuple finds an equal named tuple, and costs less.
+        offset = line.session.sent_offsets[partition]  # type: ignore[index]
+        source = self._sources.get(partition)  # type: ignore[call-overload]
         if (
             source is None
             # The partition was moved: records from the old offset must not get into its buffer.
@@ -317,10 +319,10 @@ class FetchLoop:
         if broker.backoff:
             _log.info("%s: broker %s answers again", self._client_id, broker.node)
             broker.backoff.end()
-        size = 0
+        size = found = 0
         for topic, partitions in response.topics:
             for number, code, high, stable, _, aborted, _, diverging, raw in partitions:
-                source = self._current(line, TopicPartition(topic, number))
+                source = self._current(line, (topic, number))
                 if source is None:
                     continue
                 if code:
@@ -331,6 +333,7 @@ class FetchLoop:
                     continue
                 source.answered()
                 if raw:
+                    found += 1
                     size += len(raw)
                     # Without a session the partition comes last in the next request.
                     source.served = next(self._served)
@@ -345,8 +348,7 @@ class FetchLoop:
         # Only now, after all partitions: after an error above, the session is dropped instead.
         line.session.answered(response.session_id)
         self._figures.bytes += size
-        # A full answer means a backlog: the next request does not linger for more partitions.
-        broker.eager = broker.eager or size >= _MUCH
+        broker.answered(size, found)
 
     def _refused(self, broker: FetchBroker, line: BrokerTurn, code: int) -> None:
         """Handle the error code of a whole response."""
