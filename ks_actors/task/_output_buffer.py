@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ks_actors.log import Outgoing
 from ks_actors.records import Batch, TopicPartition
+from ks_actors.task._mixed_records import MixedRecords
 
 if TYPE_CHECKING:
     from ks_actors.records import Headers
@@ -19,8 +20,6 @@ UNKNOWN_PARTITION = -1
 The collector finds the size out, and partitions the records.
 """
 _UNPLACED = -2
-# Append to a batch with fewer records: to copy many costs more than a batch of their own.
-_FEW = 100
 
 
 class Unplaced(Outgoing, frozen=True):
@@ -104,25 +103,11 @@ class Column:
         headers = self.headers[:] if any(self.headers) else None
         # Copies, so that the lists keep their capacity, and the writers that hold them stay valid.
         batch = Batch(self.keys[:], self.values[:], self.timestamps[:], headers)
-        self._clear()
-        return Outgoing(self.partition, batch)
-
-    def append_to(self, batch: Batch) -> None:
-        """Move the buffered records to the end of a batch that no other code has seen yet."""
-        if batch.headers is not None or any(self.headers):
-            if batch.headers is None:
-                batch.headers = [()] * len(batch.timestamps)
-            batch.headers += self.headers
-        batch.keys += self.keys
-        batch.values += self.values
-        batch.timestamps += self.timestamps
-        self._clear()
-
-    def _clear(self) -> None:
         self.keys.clear()
         self.values.clear()
         self.timestamps.clear()
         self.headers.clear()
+        return Outgoing(self.partition, batch)
 
 
 class UnplacedColumn(Column):
@@ -153,29 +138,6 @@ class UnplacedColumn(Column):
         return Unplaced(taken.partition, taken.batch, choose)
 
 
-class Gathered:
-    """The output of several tasks, one after the other: a batch per partition, while it is small.
-
-    Many tasks with a few records each write to the same partitions, and each batch has its cost
-    from here to the broker.
-    """
-
-    def __init__(self) -> None:
-        self.batches: list[Outgoing] = []
-        self._open: dict[TopicPartition, Batch] = {}
-
-    def add(self, column: Column) -> None:
-        """Take the records of a column."""
-        batch = self._open.get(column.partition)
-        if batch is not None and len(batch.timestamps) < _FEW:
-            column.append_to(batch)
-            return
-        taken = column.take()
-        self.batches.append(taken)
-        if type(column) is Column:
-            self._open[column.partition] = taken.batch
-
-
 class OutputBuffer:
     """The outgoing records of one task.
 
@@ -184,8 +146,8 @@ class OutputBuffer:
 
     def __init__(self) -> None:
         self._columns: dict[TopicPartition, Column] = {}
-        self.filled: list[Column] = []
-        """The columns that have records."""
+        self._filled: list[Column] = []
+        self._mixed: dict[str, MixedRecords] = {}
         self.sinks: dict[str, str] = {}
         """The sink of each topic; the first sink, if there are several."""
 
@@ -195,35 +157,46 @@ class OutputBuffer:
         found = self._columns.get((topic, partition))  # type: ignore[call-overload]
         if found is None:
             where = TopicPartition(topic, partition)
-            found = self._columns[where] = Column(where, self.filled)
+            found = self._columns[where] = Column(where, self._filled)
         return found  # type: ignore[no-any-return]  # as above
+
+    def mixed(self, topic: str) -> MixedRecords:
+        """Return the records of a topic that have no columns yet; it stays valid."""
+        return self._mixed.setdefault(topic, MixedRecords(topic))
+
+    @property
+    def mixed_topics(self) -> list[MixedRecords]:
+        """The topics with records that have no columns yet."""
+        return [mixed for mixed in self._mixed.values() if mixed.numbers]
 
     def unplaced(self, topic: str) -> UnplacedColumn:
         """Return the column for records of a topic of unknown size."""
         found = self._columns.get(TopicPartition(topic, _UNPLACED))
         if not isinstance(found, UnplacedColumn):
             found = self._columns[TopicPartition(topic, _UNPLACED)] = UnplacedColumn(
-                topic, self.filled
+                topic, self._filled
             )
         return found
 
     def take(self) -> list[Outgoing]:
         """Return and clear all records."""
-        taken = [column.take() for column in self.filled]
-        self.filled.clear()
-        return taken
+        for mixed in self.mixed_topics:
+            for number, part in mixed.take_parts():
+                self.column(mixed.topic, number).extend(*part)
+        return self.take_columns()
 
-    def gather(self, output: Gathered) -> None:
-        """Move all records to `output`."""
-        if self.filled:
-            for column in self.filled:
-                output.add(column)
-            self.filled.clear()
+    def take_columns(self) -> list[Outgoing]:
+        """Return and clear the records in columns; `mixed_topics` come after them."""
+        if not self._filled:
+            return []
+        taken = [column.take() for column in self._filled]
+        self._filled.clear()
+        return taken
 
     @property
     def empty(self) -> bool:
         """Whether there are no records."""
-        return not self.filled
+        return not (self._filled or self.mixed_topics)
 
     def drop(self) -> None:
         """Discard all records."""

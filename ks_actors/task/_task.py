@@ -6,13 +6,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import StreamsError
+from ks_actors.log import Outgoing
 from ks_actors.metrics import Timing
 from ks_actors.processors.api import PunctuationType
+from ks_actors.records import TopicPartition
 from ks_actors.system import Later
 from ks_actors.task._compiler import Compiler
 from ks_actors.task._error_handling import ExceptionHandlers
 from ks_actors.task._node import TaskServices
-from ks_actors.task._output_buffer import Gathered, OutputBuffer
+from ks_actors.task._output_buffer import OutputBuffer
 from ks_actors.task._partition_group import PartitionGroup
 from ks_actors.task._progress import Progress
 from ks_actors.task._record_context import RecordContextHolder
@@ -28,11 +30,12 @@ from ks_actors.task.times import IdleNodes, PunctuationQueue, RunLength, Schedul
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ks_actors.log import OffsetAndMetadata, Outgoing
+    from ks_actors.log import OffsetAndMetadata
     from ks_actors.processors.api import IdleNode
-    from ks_actors.records import Batch, TaskId, TopicPartition
+    from ks_actors.records import Batch, TaskId
     from ks_actors.state import TaskStores
     from ks_actors.task._compiler import Plan
+    from ks_actors.task._mixed_records import Gathered
     from ks_actors.task._offset_metadata import Position
     from ks_actors.task._task_parts import TaskParts
     from ks_actors.task.calls import InFlight
@@ -77,6 +80,8 @@ class Task:
         self.commit_requested: bool = False
         self.commit_needed: bool = False
         self.broken: bool = False
+        self.blocking: bool = False
+        """Whether processing needs a thread."""
         self.thread_guard: ThreadGuard = ThreadGuard()
         self.processed: int = 0
         self.dropped: int = 0
@@ -200,7 +205,7 @@ class Task:
 
     def abandon(self) -> None:
         """Leave processors unclosed, as if the process had died; cancel calls in flight."""
-        plan, self._plan = self._plan, None
+        plan, self._plan, self.blocking = self._plan, None, False
         self.draining.drop()
         self._tracing.end()
         for node in () if plan is None else plan.asynchronous:
@@ -229,12 +234,12 @@ class Task:
         return (
             (self.draining.room() > 0 and self.group.ready(now_ms))
             or any(node.has_results for node in self._plan.asynchronous)
-            or (bool(self.idle) and self.idle.ready(now_ms))
+            or (bool(self.idle.nodes) and self.idle.ready(now_ms))
         )
 
     def wakes_at(self, now_ms: float) -> float | None:
         """Return the time (ms) at which `ready` may turn true by time alone; never without room."""
-        if not (self.idle or self.group.buffered):
+        if not (self.idle.nodes or self.group.buffered):
             return None
         inputs = self.group.wakes_at() if self.draining.room() > 0 else None
         waits = inputs, self.idle.wakes_at(now_ms)
@@ -348,11 +353,6 @@ class Task:
         return self.draining.cached_updates
 
     @property
-    def blocking(self) -> bool:
-        """Whether processing needs a thread."""
-        return self._plan is not None and self._plan.blocking
-
-    @property
     def stream_time(self) -> int:
         """The highest timestamp of all records taken, -1 before the first."""
         return self._current.stream_time
@@ -371,12 +371,16 @@ class Task:
 
     def hand_over(self, output: Gathered, now_ms: int) -> None:
         """Add the output of a slice to `output`; note numbers, sizes and ages of its records."""
-        self._tracing.end()
+        if self._tracing.on:
+            self._tracing.end()
         for queue in self.group.queues.values():
             queue.measure(now_ms)
-        if self._output.filled:
-            self.sinks.note(self._output.filled, now_ms)
-            self._output.gather(output)
+        if batches := self._output.take_columns():
+            self.sinks.note(batches, now_ms)
+            output.add(batches)
+        for mixed in self._output.mixed_topics:
+            self.sinks.note((Outgoing(TopicPartition(mixed.topic, 0), mixed.batch),), now_ms)
+            output.add_mixed(mixed)
 
     def take_output(self) -> list[Outgoing]:
         """Return the output since the last call."""
@@ -391,7 +395,7 @@ class Task:
 
     def _close_idle(self) -> bool:
         """Close windows of nodes that no record reaches; return whether there were any."""
-        if not self.idle:
+        if not self.idle.nodes:
             return False
         now = self._clocks.steady_time()
         self.idle.note(now)
@@ -419,11 +423,14 @@ class Task:
         if taken is None:
             return 0
         queue, batch = taken
-        try:
-            self._enter(queue, self._tracing.begin(queue.partition, batch))
-        finally:
-            self._tracing.end()
-        return len(batch)
+        if self._tracing.on:
+            try:
+                self._enter(queue, self._tracing.begin(queue.partition, batch))
+            finally:
+                self._tracing.end()
+        else:
+            self._enter(queue, batch)
+        return len(batch.timestamps)
 
     def _take_turns(self, limit: int) -> int:
         """Process records of several queues by time, while all have records; return how many.
@@ -466,7 +473,7 @@ class Task:
             entrance.batch(batch)
         else:
             self._one_at_a_time(batch, range(len(batch)), self._tracing.within(entrance.process))
-        self.processed += len(batch)
+        self.processed += len(batch.timestamps)
 
     def _one_at_a_time(
         self, batch: Batch, places: range, process: Callable[[Any, Any, int, Any], None]
@@ -555,6 +562,7 @@ class Task:
         self._progress.drop_unclaimed(services.stores)
         self.idle.holders = plan.holders
         self._run = RunLength(blocking=plan.blocking)
+        self.blocking = plan.blocking
         self._merged_turns = (
             None
             if plan.pair is None
@@ -568,7 +576,7 @@ class Task:
 
     def _close_plan(self) -> None:
         # Remove the plan first: an error of a user's `close` must not lead to a second close.
-        plan, self._plan = self._plan, None
+        plan, self._plan, self.blocking = self._plan, None, False
         self.draining.drop()
         self._tracing.end()
         self._stream_punctuation.clear()

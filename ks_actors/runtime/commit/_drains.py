@@ -210,6 +210,8 @@ class Drains:
 
         If the task is at rest and was left out of a commit, ask for another commit.
         """
+        if task.draining.since is None and not (self._collecting or self._waits_for or self.calm):
+            return  # as nearly always
         if self.under_way(task):
             self._unfed[task.id] = None
         if self._waits_for and (

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from ks_actors.task.figures import estimated_bytes
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -60,21 +58,21 @@ class InputBudget:
         """Note a new batch; return whether to stop fetching the partition now."""
         count = self._counts.get(partition, 0)
         if size := len(batch):
-            record = estimated_bytes(batch) / size + _RECORD_OVERHEAD
+            taken = min(size, _SAMPLE)
+            step = size // taken
+            places = range(0, taken * step, step)
+            sample = sum(
+                len(batch.keys[at] or b"") + len(batch.values[at] or b"") + _RECORD_OVERHEAD
+                for at in places
+            )
             if batch.headers is not None:
-                taken = min(size, _SAMPLE)
-                step = size // taken
-                record += (
-                    sum(
-                        len(name) + len(content or b"") + _HEADER_OVERHEAD
-                        for at in range(0, taken * step, step)
-                        for name, content in batch.headers[at]
-                    )
-                    / taken
+                sample += sum(
+                    len(name) + len(content or b"") + _HEADER_OVERHEAD
+                    for at in places
+                    for name, content in batch.headers[at]
                 )
-            if count:
-                self._note(partition, 0)
-            self._record_bytes[partition] = record
+            self._note(partition, 0)
+            self._record_bytes[partition] = sample / taken
             count += size
         self._note(partition, count)
         if partition in self._full or partition in self._squeezed:

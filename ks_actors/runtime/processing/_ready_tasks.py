@@ -96,8 +96,13 @@ class ReadyTasks:
             self._working.enter(task, self._passed_over.pop(task.id, self._waited()))
         elif drains is False:
             self._passed_over.pop(task.id, None)
-        self._punctuations.set(task.id, None if fit else due)
-        self._deadlines.set(task.id, deadline)
+        if fit:
+            due = None
+        # Most tasks never have a time.
+        if due is not None or self._punctuations.at:
+            self._punctuations.set(task.id, due)
+        if deadline is not None or self._deadlines.at:
+            self._deadlines.set(task.id, deadline)
 
     def forget(self, task: TaskId) -> None:
         """Forget a task that has left."""
@@ -200,7 +205,8 @@ class DueTimes:
     """One time per task, in ms of any clock; finds the earliest without a scan of all tasks."""
 
     def __init__(self) -> None:
-        self._at: dict[TaskId, float] = {}
+        self.at: dict[TaskId, float] = {}
+        """The time of each task that has one."""
         # Outdated entries stay in the heap and are skipped.
         self._heap: list[tuple[float, int, TaskId]] = []
         self._order = count()
@@ -208,25 +214,24 @@ class DueTimes:
     def set(self, task: TaskId, at: float | None) -> None:
         """Set the time of a task; None removes it."""
         if at is None:
-            if self._at:
-                self._at.pop(task, None)
-        elif self._at.get(task) != at:
-            self._at[task] = at
+            self.at.pop(task, None)
+        elif self.at.get(task) != at:
+            self.at[task] = at
             heappush(self._heap, (at, next(self._order), task))
-            if len(self._heap) > 2 * len(self._at) + _SPARE:
-                self._heap = [(time, next(self._order), each) for each, time in self._at.items()]
+            if len(self._heap) > 2 * len(self.at) + _SPARE:
+                self._heap = [(time, next(self._order), each) for each, time in self.at.items()]
                 heapify(self._heap)
 
     @property
     def tasks(self) -> list[TaskId]:
         """The tasks that have a time."""
-        return list(self._at)
+        return list(self.at)
 
     @property
     def next(self) -> float | None:
         """The earliest time of all; None when there is none."""
         heap = self._heap
-        while heap and self._at.get(heap[0][2]) != heap[0][0]:
+        while heap and self.at.get(heap[0][2]) != heap[0][0]:
             heappop(heap)
         return heap[0][0] if heap else None
 
@@ -235,6 +240,6 @@ class DueTimes:
         found: list[TaskId] = []
         while (at := self.next) is not None and at <= now:
             task = heappop(self._heap)[2]
-            del self._at[task]
+            del self.at[task]
             found.append(task)
         return found

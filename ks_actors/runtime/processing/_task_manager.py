@@ -256,7 +256,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             task.id in self._leased
             or task.id in self._broken
             or task.broken
-            or self._goes_back(task)
+            or (self._rewinding is not None and self._goes_back(task))
         ):
             return None
         draining = self._drains.under_way(task)

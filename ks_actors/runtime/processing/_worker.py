@@ -210,8 +210,8 @@ class Worker(Actor[WorkerMessage]):
         output_id = task.draining.output_id
         written = output if output_id is None else Gathered()
         task.hand_over(written, self._wall_time())
-        if output_id is not None and written.batches:
-            self._collector.tell(Output(written.batches, self._epoch, output_id))
+        if output_id is not None and (batches := written.batches()):
+            self._collector.tell(Output(batches, self._epoch, output_id))
 
     def _give_back(
         self,
@@ -225,8 +225,8 @@ class Worker(Actor[WorkerMessage]):
 
         The rollback handles the failed task.
         """
-        if output.batches:
-            self._collector.tell(Output(output.batches, self._epoch))
+        if batches := output.batches():
+            self._collector.tell(Output(batches, self._epoch))
         # Return the other tasks: otherwise healthy tasks of the lease would count as lost with this
         # worker.
         untouched = tuple(task.id for task in lease.tasks[len(done) :] if task is not failed)

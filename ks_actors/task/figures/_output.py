@@ -9,9 +9,9 @@ from ks_actors.metrics import Histogram, Timing
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ks_actors.log import Outgoing
     from ks_actors.metrics import Window
     from ks_actors.records import Batch
-    from ks_actors.task._output_buffer import Column
     from ks_actors.task.figures._emissions import Emitted
 
 _SAMPLE: Final = 8
@@ -25,9 +25,9 @@ AGE_BOUNDS_MS: Final = (
 def estimated_bytes(batch: Batch) -> float:
     """Return the approximate bytes of keys and values, from a sample of the records."""
     count = len(batch.keys)
-    if count <= _SAMPLE:
-        return sum(map(len, filter(None, batch.keys))) + sum(map(len, filter(None, batch.values)))
-    taken = _SAMPLE
+    taken = min(count, _SAMPLE)
+    if not taken:
+        return 0.0
     places = range(0, taken * (count // taken), count // taken)
     sample = sum(len(batch.keys[at] or b"") + len(batch.values[at] or b"") for at in places)
     return sample * count / taken
@@ -64,20 +64,21 @@ class SinksFigures:
         self._ages = ages
         self._window = window
 
-    def note(self, output: Sequence[Column], now_ms: int) -> None:
+    def note(self, output: Sequence[Outgoing], now_ms: int) -> None:
         """Note the output of a slice; measure size and age on a topic's last records."""
         topic, size, found = "", 0, None
-        for column in output:
-            if column.partition.topic != topic:
-                topic = column.partition.topic
+        for outgoing in output:
+            batch = outgoing.batch
+            if outgoing.partition.topic != topic:
+                topic = outgoing.partition.topic
                 found = self.topics.get(topic) or self._begin(topic)
                 if found is not None:
-                    age = max(0, now_ms - column.timestamps[-1])
+                    age = max(0, now_ms - batch.timestamps[-1])
                     found.ages.add(age)
                     found.all_ages.add(age)
-                    size = len(column.keys[-1] or b"") + len(column.values[-1] or b"")
+                    size = len(batch.keys[-1] or b"") + len(batch.values[-1] or b"")
             if found is not None:
-                count = len(column.timestamps)
+                count = len(batch.timestamps)
                 found.records += count
                 found.bytes += count * size
 
