@@ -1,8 +1,8 @@
 """Task execution without actors: sources, operators, sinks and their context."""
 
 from ks_actors.task._app_topics import AppTopics, TopicSizes, is_internal, is_own_internal
-from ks_actors.task._mixed_records import Gathered
 from ks_actors.task._frozen import Frozen
+from ks_actors.task._mixed_records import Gathered
 from ks_actors.task._offset_metadata import (
     OWN_NUMBER,
     Position,

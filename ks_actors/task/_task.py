@@ -28,7 +28,7 @@ from ks_actors.task.figures import SinksFigures
 from ks_actors.task.times import IdleNodes, PunctuationQueue, RunLength, Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from ks_actors.log import OffsetAndMetadata
     from ks_actors.processors.api import IdleNode

@@ -214,9 +214,7 @@ class Drains:
             return  # as nearly always
         if self.under_way(task):
             self._unfed[task.id] = None
-        if self._waits_for and (
-            task.draining.since is None or self._at_rest(task) or task.broken
-        ):
+        if self._waits_for and (task.draining.since is None or self._at_rest(task) or task.broken):
             self._stop_waiting_for(task.id)
         if (
             task.draining.since is not None

@@ -195,9 +195,7 @@ class Schedule:
         self.leave(task.id)
         return task, since
 
-    def take_all(
-        self, now: float, most: float, work_ms: float
-    ) -> Sequence[tuple[Task, float]]:
+    def take_all(self, now: float, most: float, work_ms: float) -> Sequence[tuple[Task, float]]:
         """Remove and return all tasks in order if they are of one level and `most` at the most.
 
         Their work must fit into `work_ms`, and none may need a thread. Otherwise return none.

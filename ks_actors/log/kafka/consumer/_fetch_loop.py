@@ -15,7 +15,6 @@ from ks_actors.log.kafka.consumer._fetch_errors import FetchErrors, unexpected
 from ks_actors.log.kafka.consumer._fetch_session import INVALID_EPOCH, NOT_FOUND
 from ks_actors.log.kafka.consumer._partition_reader import FetchState
 from ks_actors.log.kafka.wire import RETRIABLE, UNKNOWN_SERVER_ERROR, Chunk, error_of, name_of
-from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka.consumer._fetch_broker import BrokerTurn
     from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
     from ks_actors.log.kafka.wire import FetchResponse
+    from ks_actors.records import TopicPartition
 
 # The longest wait of `close` for brokers (ms).
 _END_SESSION_MS: Final = 500

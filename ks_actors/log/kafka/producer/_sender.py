@@ -42,7 +42,6 @@ from ks_actors.log.kafka.wire import (
     error_of,
     name_of,
 )
-from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from ks_actors.log._lease import Lease
     from ks_actors.log.kafka.client import KafkaClient
     from ks_actors.log.kafka.wire import Encoder, RecordBatch
-    from ks_actors.records import Batch
+    from ks_actors.records import Batch, TopicPartition
 
 _log = component_log(__name__)
 # The most bytes to write before other tasks can run: this takes a few ms.
@@ -249,16 +248,7 @@ class Sender:
             began = perf_counter()
             response = await self._client.send(node, request, channel=PRODUCE, timeout_ms=limit)
             self._figures.times.add((perf_counter() - began) * 1000)
-            for topic, partitions in response.topics:
-                for number, code, offset, _, _, records, message in partitions:
-                    # A plain tuple finds an equal named tuple, and costs less.
-                    queue, pending = by_place.pop((topic, number))  # type: ignore[call-overload]
-                    if code == NONE and offset >= 0:
-                        self._figures.records += pending.batch.count
-                        self._figures.bytes += pending.batch.size
-                        queue.written(pending, offset + pending.batch.count)
-                    else:
-                        self._not_written(queue, pending, code, records, message)
+            self._answered(by_place, response)
             for queue, pending in by_place.values():
                 self._retry(
                     queue, pending, f"broker {node} did not answer for its partition", stale=True
@@ -286,6 +276,21 @@ class Sender:
         finally:
             self._requests_in_flight[node] -= 1
             self.go()
+
+    def _answered(
+        self, by_place: dict[TopicPartition, tuple[PartitionQueue, InFlightBatch]], response: Any
+    ) -> None:
+        """Handle the answers to a request, and remove their partitions from `by_place`."""
+        for topic, partitions in response.topics:
+            for number, code, offset, _, _, records, message in partitions:
+                # A plain tuple finds an equal named tuple, and costs less.
+                queue, pending = by_place.pop((topic, number))  # type: ignore[call-overload]
+                if code == NONE and offset >= 0:
+                    self._figures.records += pending.batch.count
+                    self._figures.bytes += pending.batch.size
+                    queue.written(pending, offset + pending.batch.count)
+                else:
+                    self._not_written(queue, pending, code, records, message)
 
     def _not_written(
         self,

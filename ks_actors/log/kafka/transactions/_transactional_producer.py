@@ -327,7 +327,11 @@ class KafkaTransactionalProducer:
             # Wait for the outcome of every batch: the coordinator commits whatever has arrived.
             await self._sender.wait_for(self._outcomes)
             failed = next(
-                (outcome.exception() for outcome in self._outcomes if outcome.exception() is not None),
+                (
+                    outcome.exception()
+                    for outcome in self._outcomes
+                    if outcome.exception() is not None
+                ),
                 None,
             )
             if failed is not None and self._abort_reason is None:

@@ -17,9 +17,9 @@ from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka.admin import Admin
 from ks_actors.log.kafka.client._client import KafkaClient
 from ks_actors.log.kafka.client._connections import Unavailable
+from ks_actors.log.kafka.producer._outcome import Outcome
 from ks_actors.log.kafka.producer._partition_queue import Identity
 from ks_actors.log.kafka.producer._send_call import SendCall
-from ks_actors.log.kafka.producer._outcome import Outcome
 from ks_actors.log.kafka.producer._sender import EpochRefused, Sender
 from ks_actors.log.kafka.wire import RecordBatch
 from ks_actors.log.kafka.wire._batch_header import HEADER
