@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ks_actors.records import Headers
+    from ks_actors.task._output_buffer import OutputBuffer
+    from ks_actors.task.figures import SinksFigures
 
 Part = tuple[list[bytes | None], list[bytes | None], list[int], "list[Headers] | None"]
 
@@ -86,18 +88,18 @@ class Gathered:
         self._batches: list[Outgoing] = []
         self._mixed: dict[str, MixedRecords] = {}
 
-    def add(self, batches: list[Outgoing]) -> None:
-        """Add batches."""
-        self._batches += batches
-
-    def add_mixed(self, records: MixedRecords) -> None:
-        """Add records for several partitions, which are taken."""
-        found = self._mixed.get(records.topic)
-        if found is None:
-            found = self._mixed[records.topic] = MixedRecords(records.topic)
-            found.numbers, found.batch = records.take()
-        else:
-            found.extend(*records.take())
+    def take(self, output: OutputBuffer, figures: SinksFigures, now_ms: int) -> None:
+        """Take all records of a task, and note them in its figures."""
+        if batches := output.take_columns():
+            figures.note(batches, now_ms)
+            self._batches += batches
+        for mixed in output.mixed_topics:
+            whole = Outgoing(TopicPartition(mixed.topic, 0), mixed.batch)
+            figures.note((whole,), now_ms)
+            found = self._mixed.get(mixed.topic)
+            if found is None:
+                found = self._mixed[mixed.topic] = MixedRecords(mixed.topic)
+            found.extend(*mixed.take())
 
     def batches(self) -> list[Outgoing]:
         """Return all output: for each partition, in the order in which it was added."""

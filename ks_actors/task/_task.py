@@ -6,10 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import StreamsError
-from ks_actors.log import Outgoing
 from ks_actors.metrics import Timing
 from ks_actors.processors.api import PunctuationType
-from ks_actors.records import TopicPartition
 from ks_actors.system import Later
 from ks_actors.task._compiler import Compiler
 from ks_actors.task._error_handling import ExceptionHandlers
@@ -30,9 +28,9 @@ from ks_actors.task.times import IdleNodes, PunctuationQueue, RunLength, Schedul
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ks_actors.log import OffsetAndMetadata
+    from ks_actors.log import OffsetAndMetadata, Outgoing
     from ks_actors.processors.api import IdleNode
-    from ks_actors.records import Batch, TaskId
+    from ks_actors.records import Batch, TaskId, TopicPartition
     from ks_actors.state import TaskStores
     from ks_actors.task._compiler import Plan
     from ks_actors.task._mixed_records import Gathered
@@ -250,16 +248,12 @@ class Task:
         clock, steady_time = self._clocks.work_time, self._clocks.steady_time
         done, began = 0, clock()
         deadline = began + seconds
-        draining, group = self.draining, self.group
         while True:
-            if draining.calls:
-                draining.take_results()
+            if self.draining.calls:
+                self.draining.take_results()
             # Each call may add results and use up room, so ask again before every run.
-            if (
-                not group.buffered
-                or (limit := draining.room()) == 0
-                or not group.ready(steady_time())
-            ):
+            limit = self.draining.room() if self.group.buffered else 0
+            if limit == 0 or not self.group.ready(steady_time()):
                 break
             some = self._process_some(min(limit, self._run.records))
             done += some
@@ -308,9 +302,8 @@ class Task:
     @property
     def next_punctuation(self) -> int | None:
         """The time (ms) when the next wall-clock punctuation is due."""
-        if not self._wall_punctuation.wanted:
-            return None
-        return self._wall_punctuation.due_by(self._clocks.wall_time(), self._clocks.steady_time())
+        wall, clocks = self._wall_punctuation, self._clocks
+        return wall.due_by(clocks.wall_time(), clocks.steady_time()) if wall.wanted else None
 
     @property
     def in_flight(self) -> int:
@@ -371,16 +364,10 @@ class Task:
 
     def hand_over(self, output: Gathered, now_ms: int) -> None:
         """Add the output of a slice to `output`; note numbers, sizes and ages of its records."""
-        if self._tracing.on:
-            self._tracing.end()
+        self._tracing.end()
         for queue in self.group.queues.values():
             queue.measure(now_ms)
-        if batches := self._output.take_columns():
-            self.sinks.note(batches, now_ms)
-            output.add(batches)
-        for mixed in self._output.mixed_topics:
-            self.sinks.note((Outgoing(TopicPartition(mixed.topic, 0), mixed.batch),), now_ms)
-            output.add_mixed(mixed)
+        output.take(self._output, self.sinks, now_ms)
 
     def take_output(self) -> list[Outgoing]:
         """Return the output since the last call."""
@@ -423,14 +410,11 @@ class Task:
         if taken is None:
             return 0
         queue, batch = taken
-        if self._tracing.on:
-            try:
-                self._enter(queue, self._tracing.begin(queue.partition, batch))
-            finally:
-                self._tracing.end()
-        else:
-            self._enter(queue, batch)
-        return len(batch.timestamps)
+        try:
+            self._enter(queue, self._tracing.begin(queue.partition, batch))
+        finally:
+            self._tracing.end()
+        return len(batch)
 
     def _take_turns(self, limit: int) -> int:
         """Process records of several queues by time, while all have records; return how many.
