@@ -266,16 +266,14 @@ class FetchLoop:
             line.session.lose()
         self._pump_soon()
 
-    def _current(
-        self, line: BrokerTurn, partition: TopicPartition | tuple[str, int]
-    ) -> PartitionReader | None:
+    def _current(self, line: BrokerTurn, partition: tuple[str, int]) -> PartitionReader | None:
         """Return the partition if it still waits for the response to a connection's last request.
 
         Raises KeyError for a partition that is not in the request.
         """
         # A plain tuple finds an equal named tuple, and costs less.
         offset = line.session.sent_offsets[partition]  # type: ignore[index]
-        source = self._sources.get(partition)  # type: ignore[call-overload]
+        source = self._sources.get(partition)  # type: ignore[arg-type]
         if (
             source is None
             # The partition was moved: records from the old offset must not get into its buffer.
