@@ -289,7 +289,8 @@ class Collector(Actor[CollectorMessage]):
         size = taken = 0
         for outgoing in self._ready:
             taken += 1
-            size += self._pending.set_out(outgoing.batch)
+            size += self._pending.bytes_of(outgoing.batch)
+            self._pending.set_out(outgoing.batch)
             if size >= _MOST:
                 break
         portion, self._ready = self._ready[:taken], self._ready[taken:]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from ks_actors.records import Batch, LazyBatch
+from ks_actors.records import LazyBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from ks_actors.log import Outgoing
+    from ks_actors.records import Batch
 
 _RECORD_BYTES: Final = 120
 
@@ -33,44 +34,37 @@ class PendingBytes:
         """The approximate number of pending bytes."""
         return self._records * self._typical + self._written
 
-    def come(self, batches: Sequence[Outgoing]) -> None:
+    def bytes_of(self, batch: Batch) -> int:
+        """Return the approximate number of bytes that a batch takes when it is sent."""
+        return _own_bytes(batch) or len(batch) * self._typical
+
+    def come(self, batches: Iterable[Outgoing]) -> None:
         """Note new batches; the last batch updates the estimated size of a record."""
-        self.come_again(batches)
-        if batches and type(batch := batches[-1].batch) is Batch and batch.timestamps:
+        batch: Batch | None = None
+        for outgoing in batches:
+            batch = outgoing.batch
+            self._add(batch, 1)
+        if batch is not None and len(batch) and not isinstance(batch, LazyBatch):
             last = _RECORD_BYTES + len(batch.keys[-1] or b"") + len(batch.values[-1] or b"")
             self._typical += (last - self._typical) // 8
 
     def come_again(self, batches: Iterable[Outgoing]) -> None:
         """Note batches that were removed and are pending again."""
         for outgoing in batches:
-            batch = outgoing.batch
-            if isinstance(batch, LazyBatch):
-                self._written += batch.own_bytes
-            else:
-                self._records += len(batch.timestamps)
+            self._add(outgoing.batch, 1)
 
-    def set_out(self, batch: Batch) -> int:
-        """Note that a batch is about to be sent: if it is still in a store, it is copied now.
-
-        Return the approximate number of bytes that it takes.
-        """
-        if not isinstance(batch, LazyBatch):
-            return len(batch.timestamps) * self._typical
-        if own := batch.own_bytes:
-            return own
-        self._records += len(batch)
-        return len(batch) * self._typical
+    def set_out(self, batch: Batch) -> None:
+        """Note that a batch is about to be sent: if it is still in a store, it is copied now."""
+        if isinstance(batch, LazyBatch) and not batch.own_bytes:
+            self._records += len(batch)
 
     def gone(self, batches: Iterable[Outgoing]) -> None:
         """Note batches that are written or have failed."""
         for outgoing in batches:
-            batch = outgoing.batch
-            if not isinstance(batch, LazyBatch):
-                self._records -= len(batch.timestamps)
-            elif own := batch.own_bytes:
-                self._written -= own
+            if isinstance(outgoing.batch, LazyBatch) and not outgoing.batch.own_bytes:
+                self._records -= len(outgoing.batch)
             else:
-                self._records -= len(batch)
+                self._add(outgoing.batch, -1)
 
     def change(self, records: int) -> None:
         """Note a change in the number of records."""
@@ -79,3 +73,13 @@ class PendingBytes:
     def clear(self) -> None:
         """Note that nothing is pending any more."""
         self._records = self._written = 0
+
+    def _add(self, batch: Batch, sign: int) -> None:
+        if isinstance(batch, LazyBatch):
+            self._written += sign * batch.own_bytes
+        else:
+            self._records += sign * len(batch)
+
+
+def _own_bytes(batch: Batch) -> int:
+    return batch.own_bytes if isinstance(batch, LazyBatch) else 0
