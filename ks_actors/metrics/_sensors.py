@@ -75,10 +75,9 @@ class Timing:
         self.total += (more := value * times)
         self._count += times
         self._total += more
-        # Comparisons are faster than calls.
-        if value > self._most:  # noqa: PLR1730
+        if value > self._most:  # noqa: PLR1730 - faster than a call
             self._most = value
-        if value < self._least:  # noqa: PLR1730
+        if value < self._least:  # noqa: PLR1730 - faster than a call
             self._least = value
 
     def spread(self) -> Spread:

@@ -2,7 +2,6 @@
 
 from ks_actors.task._app_topics import AppTopics, TopicSizes, is_internal, is_own_internal
 from ks_actors.task._frozen import Frozen
-from ks_actors.task._mixed_records import Gathered
 from ks_actors.task._offset_metadata import (
     OWN_NUMBER,
     Position,
@@ -10,7 +9,7 @@ from ks_actors.task._offset_metadata import (
     decode_position,
     encode_position,
 )
-from ks_actors.task._output_buffer import UNKNOWN_PARTITION, Unplaced
+from ks_actors.task._output_buffer import UNKNOWN_PARTITION, Gathered, Unplaced
 from ks_actors.task._record_context import RecordContextHolder
 from ks_actors.task._record_queue import RecordQueue
 from ks_actors.task._states import TaskLife, TaskState, begin_anew, end_life, new_life

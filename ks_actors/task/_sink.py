@@ -11,8 +11,7 @@ from ks_actors._errors import StreamsError
 from ks_actors.processors.api import refuse_awaitable, takes_headers
 from ks_actors.records import Batch, Partitioner, Windowed, partition
 from ks_actors.serdes import HeaderSerde, WindowedKeySerde, checked_serializer, for_column
-from ks_actors.task._mixed_records import scattered
-from ks_actors.task._output_buffer import UNKNOWN_PARTITION
+from ks_actors.task._output_buffer import UNKNOWN_PARTITION, scattered
 from ks_actors.topology import RecordContext
 from ks_actors.tracing import UNTRACED
 

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ks_actors.records import Batch, TaskId, TopicPartition
     from ks_actors.state import TaskStores
     from ks_actors.task._compiler import Plan
-    from ks_actors.task._mixed_records import Gathered
     from ks_actors.task._offset_metadata import Position
+    from ks_actors.task._output_buffer import Gathered
     from ks_actors.task._task_parts import TaskParts
     from ks_actors.task.calls import InFlight
     from ks_actors.topology import SinkNode

@@ -11,8 +11,7 @@ from ks_actors.log import Outgoing
 from ks_actors.metrics import STILL
 from ks_actors.records import Batch, Headers
 from ks_actors.serdes import STRING
-from ks_actors.task._mixed_records import Gathered
-from ks_actors.task._output_buffer import OutputBuffer
+from ks_actors.task._output_buffer import Gathered, OutputBuffer
 from ks_actors.task.figures import SinksFigures
 from ks_actors.testing import AppHarness, TestRecord
 from tests.examples_of import examples
