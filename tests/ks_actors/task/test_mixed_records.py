@@ -69,6 +69,6 @@ async def test_few_and_many_records_of_a_key_come_in_order(sizes: tuple[int, ...
             sent += size
         values: dict[str, list[int]] = {}
         for record in await harness.read("out"):
-            values.setdefault(record.key, []).append(int(record.value))
+            values.setdefault(str(record.key), []).append(int(str(record.value)))
     assert sum(map(len, values.values())) == sent
     assert all(of_key == sorted(of_key) for of_key in values.values())

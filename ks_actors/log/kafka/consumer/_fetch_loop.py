@@ -266,14 +266,13 @@ class FetchLoop:
             line.session.lose()
         self._pump_soon()
 
-    def _current(self, line: BrokerTurn, partition: tuple[str, int]) -> PartitionReader | None:
+    def _current(self, line: BrokerTurn, partition: TopicPartition) -> PartitionReader | None:
         """Return the partition if it still waits for the response to a connection's last request.
 
         Raises KeyError for a partition that is not in the request.
         """
-        # A plain tuple finds an equal named tuple, and costs less.
-        offset = line.session.sent_offsets[partition]  # type: ignore[index]
-        source = self._sources.get(partition)  # type: ignore[arg-type]
+        offset = line.session.sent_offsets[partition]
+        source = self._sources.get(partition)
         if (
             source is None
             # The partition was moved: records from the old offset must not get into its buffer.
@@ -320,7 +319,8 @@ class FetchLoop:
         size = found = 0
         for topic, partitions in response.topics:
             for number, code, high, stable, _, aborted, _, diverging, raw in partitions:
-                source = self._current(line, (topic, number))
+                # A plain tuple finds an equal named tuple, and costs less.
+                source = self._current(line, (topic, number))  # type: ignore[arg-type]
                 if source is None:
                     continue
                 if code:
