@@ -33,7 +33,7 @@ from ks_actors.records import _partitioner
 from ks_actors.serdes import LONG, STRING, _columns
 from ks_actors.state import TaskStores
 from ks_actors.state.key_value import _restored_rows, _table
-from ks_actors.task import _sink
+from ks_actors.task import _output_buffer
 from ks_actors.topology import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def main() -> None:
         "columns to a record batch": lambda: encoder.encode(batch, 1 << 20)[0].stamped(1, 0, 0),
         "partitions of keys": lambda: partitioner(keys),
         f"columns taken apart, {PARTITIONS} partitions": lambda: list(
-            _sink._scattered(numbers, PARTITIONS, keys, values, batch.timestamps, None)  # noqa: SLF001 - what is measured
+            _output_buffer.scattered(numbers, PARTITIONS, keys, values, batch.timestamps, None)
         ),
         "text encoded": lambda: _columns.for_column(str.encode)(texts),
         "text decoded": lambda: _columns.for_column(bytes.decode)(keys),
@@ -150,7 +150,7 @@ def _nanoseconds(work: Callable[[], object], rounds: int) -> list[float]:
 
 
 def _without_kernel(work: Callable[[], object], rounds: int) -> list[float]:
-    modules: tuple[Any, ...] = (_partitioner, _record_reader, _batch_writer, _batch_header, _sink, _columns, _restored_rows, _table)
+    modules: tuple[Any, ...] = (_partitioner, _record_reader, _batch_writer, _batch_header, _output_buffer, _columns, _restored_rows, _table)
     forms = list(_columns._FORMS)  # noqa: SLF001 - what is measured
     try:
         for module in modules:

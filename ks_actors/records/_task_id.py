@@ -7,7 +7,7 @@ from typing import Self
 import msgspec
 
 
-class TaskId(msgspec.Struct, frozen=True, order=True):
+class TaskId(msgspec.Struct, frozen=True, order=True, cache_hash=True):
     """The id of a task: its subtopology, and the `partition` of each source topic that it reads.
 
     It is written `0_1`, and ordered by subtopology, then partition.

@@ -10,7 +10,7 @@ from ks_actors.task._offset_metadata import (
     decode_position,
     encode_position,
 )
-from ks_actors.task._output_buffer import UNKNOWN_PARTITION, Unplaced
+from ks_actors.task._output_buffer import UNKNOWN_PARTITION, Gathered, Unplaced
 from ks_actors.task._record_context import RecordContextHolder
 from ks_actors.task._record_queue import RecordQueue
 from ks_actors.task._states import TaskLife, TaskState, begin_anew, end_life, new_life
@@ -34,6 +34,7 @@ __all__ = [
     "DefaultSerdes",
     "Emission",
     "Frozen",
+    "Gathered",
     "Planning",
     "Position",
     "RecordContextHolder",

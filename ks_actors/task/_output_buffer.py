@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from itertools import compress
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ks_actors.kernel import HAS_KERNEL
+from ks_actors.kernel import kernel as _kernel
 from ks_actors.log import Outgoing
 from ks_actors.records import Batch, TopicPartition
 
 if TYPE_CHECKING:
     from ks_actors.records import Headers
+    from ks_actors.task.figures import SinksFigures
 
 Choose: TypeAlias = Callable[[int], Iterable[int]]
+
+Part: TypeAlias = "tuple[list[bytes | None], list[bytes | None], list[int], list[Headers] | None]"
 
 UNKNOWN_PARTITION = -1
 """The partition of records for a topic of unknown size.
@@ -137,6 +143,67 @@ class UnplacedColumn(Column):
         return Unplaced(taken.partition, taken.batch, choose)
 
 
+class MixedRecords:
+    """Records for one topic, as columns with the partition of each record.
+
+    Records of a partition keep their order. With many partitions and a few records for each, a list
+    per partition would cost more than the records.
+    """
+
+    __slots__ = ("batch", "numbers", "topic")
+
+    def __init__(self, topic: str) -> None:
+        self.topic: str = topic
+        self.numbers: list[int] = []
+        self.batch: Batch = Batch([], [], [])
+
+    def append(
+        self,
+        number: int,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: Headers,
+    ) -> None:
+        """Add a record for a partition."""
+        batch = self.batch
+        if batch.headers is not None:
+            batch.headers.append(headers)
+        elif headers:
+            batch.headers = [()] * len(self.numbers)
+            batch.headers.append(headers)
+        self.numbers.append(number)
+        batch.keys.append(key)
+        batch.values.append(value)
+        batch.timestamps.append(timestamp)
+
+    def extend(self, numbers: list[int], records: Batch) -> None:
+        """Add records, and their partitions."""
+        batch = self.batch
+        if records.headers is not None or batch.headers is not None:
+            if batch.headers is None:
+                batch.headers = [()] * len(self.numbers)
+            batch.headers += records.headers or [()] * len(numbers)
+        self.numbers += numbers
+        batch.keys += records.keys
+        batch.values += records.values
+        batch.timestamps += records.timestamps
+
+    def take(self) -> tuple[list[int], Batch]:
+        """Return and clear the records."""
+        taken = self.numbers, self.batch
+        self.numbers, self.batch = [], Batch([], [], [])
+        return taken
+
+    def take_parts(self) -> Iterable[tuple[int, Part]]:
+        """Return the columns of each partition, and clear the records."""
+        numbers, batch = self.take()
+        parts = scattered(
+            numbers, max(numbers) + 1, batch.keys, batch.values, batch.timestamps, batch.headers
+        )
+        return ((number, part) for number, part in enumerate(parts) if part is not None)
+
+
 class OutputBuffer:
     """The outgoing records of one task.
 
@@ -146,6 +213,7 @@ class OutputBuffer:
     def __init__(self) -> None:
         self._columns: dict[TopicPartition, Column] = {}
         self._filled: list[Column] = []
+        self._mixed: dict[str, MixedRecords] = {}
         self.sinks: dict[str, str] = {}
         """The sink of each topic; the first sink, if there are several."""
 
@@ -158,6 +226,15 @@ class OutputBuffer:
             found = self._columns[where] = Column(where, self._filled)
         return found  # type: ignore[no-any-return]  # as above
 
+    def mixed(self, topic: str) -> MixedRecords:
+        """Return the records of a topic that have no columns yet; it stays valid."""
+        return self._mixed.setdefault(topic, MixedRecords(topic))
+
+    @property
+    def mixed_topics(self) -> list[MixedRecords]:
+        """The topics with records that have no columns yet."""
+        return [mixed for mixed in self._mixed.values() if mixed.numbers]
+
     def unplaced(self, topic: str) -> UnplacedColumn:
         """Return the column for records of a topic of unknown size."""
         found = self._columns.get(TopicPartition(topic, _UNPLACED))
@@ -169,6 +246,15 @@ class OutputBuffer:
 
     def take(self) -> list[Outgoing]:
         """Return and clear all records."""
+        for mixed in self.mixed_topics:
+            for number, part in mixed.take_parts():
+                self.column(mixed.topic, number).extend(*part)
+        return self.take_columns()
+
+    def take_columns(self) -> list[Outgoing]:
+        """Return and clear the records in columns; `mixed_topics` come after them."""
+        if not self._filled:
+            return []
         taken = [column.take() for column in self._filled]
         self._filled.clear()
         return taken
@@ -176,7 +262,7 @@ class OutputBuffer:
     @property
     def empty(self) -> bool:
         """Whether there are no records."""
-        return not self._filled
+        return not (self._filled or self.mixed_topics)
 
     def drop(self) -> None:
         """Discard all records."""
@@ -185,3 +271,64 @@ class OutputBuffer:
     def partitions(self) -> Iterable[TopicPartition]:
         """Return the partitions that were ever written to."""
         return self._columns.keys()
+
+
+class Gathered:
+    """The output of several tasks, one after the other."""
+
+    def __init__(self) -> None:
+        self._batches: list[Outgoing] = []
+        self._mixed: dict[str, MixedRecords] = {}
+
+    def take(self, output: OutputBuffer, figures: SinksFigures, now_ms: int) -> None:
+        """Take all records of a task, and note them in its figures."""
+        if batches := output.take_columns():
+            figures.note(batches, now_ms)
+            self._batches += batches
+        for mixed in output.mixed_topics:
+            whole = Outgoing(TopicPartition(mixed.topic, 0), mixed.batch)
+            figures.note((whole,), now_ms)
+            found = self._mixed.get(mixed.topic)
+            if found is None:
+                found = self._mixed[mixed.topic] = MixedRecords(mixed.topic)
+            found.extend(*mixed.take())
+
+    def batches(self) -> list[Outgoing]:
+        """Return all output: for each partition, in the order in which it was added."""
+        for mixed in self._mixed.values():
+            self._batches += [
+                Outgoing(TopicPartition(mixed.topic, number), Batch(*part))
+                for number, part in mixed.take_parts()
+            ]
+        self._mixed.clear()
+        return self._batches
+
+
+def scattered(
+    numbers: list[int],
+    count: int,
+    keys: list[bytes | None],
+    values: list[bytes | None],
+    timestamps: list[int],
+    headers: list[Headers] | None,
+) -> Iterable[Part | None]:
+    """Return columns split by number; None for numbers that do not occur."""
+    if HAS_KERNEL:
+        columns: list[list[Any]] = (
+            [keys, values, timestamps] if headers is None else [keys, values, timestamps, headers]
+        )
+        for part in zip(*_kernel.scatter(numbers, count, columns), strict=True):
+            yield None if part[0] is None else part if headers is not None else (*part, None)
+        return
+    for place in range(count):
+        picked = [number == place for number in numbers]
+        yield (
+            None
+            if True not in picked
+            else (
+                list(compress(keys, picked)),
+                list(compress(values, picked)),
+                list(compress(timestamps, picked)),
+                None if headers is None else list(compress(headers, picked)),
+            )
+        )

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from itertools import compress, count, repeat
+from itertools import count, repeat
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ks_actors._errors import StreamsError
-from ks_actors.kernel import HAS_KERNEL
-from ks_actors.kernel import kernel as _kernel
 from ks_actors.processors.api import refuse_awaitable, takes_headers
 from ks_actors.records import Batch, Partitioner, Windowed, partition
 from ks_actors.serdes import HeaderSerde, WindowedKeySerde, checked_serializer, for_column
-from ks_actors.task._output_buffer import UNKNOWN_PARTITION
+from ks_actors.task._output_buffer import UNKNOWN_PARTITION, scattered
 from ks_actors.topology import RecordContext
 from ks_actors.tracing import UNTRACED
 
@@ -177,6 +175,7 @@ class _TopicWriter:
         # A partitioner that only reads a part of the serialized key can take whole batches.
         self._part: Callable[[bytes], bytes] | None = getattr(self._custom, "part", None)
         self._columns = _Columns(sink._output, topic)
+        self._mixed = sink._output.mixed(topic)
         # The only partition, if there is just one.
         self._only: Column | None
         # When the topic grows, `stale` is set: this costs less per record than a lookup of the
@@ -223,7 +222,7 @@ class _TopicWriter:
         if self._custom is not None:
             if self._count:
                 for number in self._chosen(self._count, key, value, key_bytes, headers):
-                    self._columns[number].append(key_bytes, value_bytes, timestamp, headers)
+                    self._mixed.append(number, key_bytes, value_bytes, timestamp, headers)
             else:
                 choose = partial(
                     self._chosen,
@@ -244,7 +243,7 @@ class _TopicWriter:
                 if key_bytes is None
                 else self._partition.one(key_bytes)
             )
-            self._columns[number].append(key_bytes, value_bytes, timestamp, headers)
+            self._mixed.append(number, key_bytes, value_bytes, timestamp, headers)
 
     def batch(self, records: Batch) -> None:
         """Write many records."""
@@ -309,24 +308,25 @@ class _TopicWriter:
             ]
         headers = records.headers
         timestamps = records.timestamps
+        if len(numbers) < self._count:  # most partitions get none
+            self._mixed.extend(numbers, Batch(keys, values, timestamps, headers))
+            return
+        self._settle()
         # `count` runs in C and is cheaper than a set.
         if numbers and numbers.count(numbers[0]) == len(numbers):  # common: input keys
             self._columns[numbers[0]].extend(keys, values, timestamps, headers)
             return
-        if len(numbers) < self._count:  # most partitions get none
-            for place, number in enumerate(numbers):
-                self._columns[number].append(
-                    keys[place],
-                    values[place],
-                    timestamps[place],
-                    () if headers is None else headers[place],
-                )
-            return
         for number, picked in enumerate(
-            _scattered(numbers, self._count, keys, values, timestamps, headers)
+            scattered(numbers, self._count, keys, values, timestamps, headers)
         ):
             if picked is not None:
                 self._columns[number].extend(*picked)
+
+    def _settle(self) -> None:
+        """Have all records so far in the columns of their partitions."""
+        if self._mixed.numbers:
+            for number, part in self._mixed.take_parts():
+                self._columns[number].extend(*part)
 
     def _one_by_one(self, records: Batch) -> None:
         headers: Iterable[Headers] = repeat(()) if records.headers is None else records.headers
@@ -391,39 +391,6 @@ class _TopicWriter:
                     record,
                 )
         return numbers
-
-
-Part = tuple[list[bytes | None], list[bytes | None], list[int], "list[Headers] | None"]
-
-
-def _scattered(
-    numbers: list[int],
-    count: int,
-    keys: list[bytes | None],
-    values: list[bytes | None],
-    timestamps: list[int],
-    headers: list[Headers] | None,
-) -> Iterable[Part | None]:
-    """Return columns split by number; None for numbers that do not occur."""
-    if HAS_KERNEL:
-        columns: list[list[Any]] = (
-            [keys, values, timestamps] if headers is None else [keys, values, timestamps, headers]
-        )
-        for part in zip(*_kernel.scatter(numbers, count, columns), strict=True):
-            yield None if part[0] is None else part if headers is not None else (*part, None)
-        return
-    for place in range(count):
-        picked = [number == place for number in numbers]
-        yield (
-            None
-            if True not in picked
-            else (
-                list(compress(keys, picked)),
-                list(compress(values, picked)),
-                list(compress(timestamps, picked)),
-                None if headers is None else list(compress(headers, picked)),
-            )
-        )
 
 
 def _kind(unfit: object) -> str:

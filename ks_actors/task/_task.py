@@ -27,7 +27,7 @@ from ks_actors.task.figures import SinksFigures
 from ks_actors.task.times import IdleNodes, PunctuationQueue, RunLength, Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from ks_actors.log import OffsetAndMetadata, Outgoing
     from ks_actors.processors.api import IdleNode
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ks_actors.state import TaskStores
     from ks_actors.task._compiler import Plan
     from ks_actors.task._offset_metadata import Position
+    from ks_actors.task._output_buffer import Gathered
     from ks_actors.task._task_parts import TaskParts
     from ks_actors.task.calls import InFlight
     from ks_actors.topology import SinkNode
@@ -81,6 +82,8 @@ class Task:
         self.commit_requested: bool = False
         self.commit_needed: bool = False
         self.broken: bool = False
+        self.blocking: bool = False
+        """Whether processing needs a thread."""
         self.thread_guard: ThreadGuard = ThreadGuard()
         self.processed: int = 0
         self.dropped: int = 0
@@ -204,7 +207,7 @@ class Task:
 
     def abandon(self) -> None:
         """Leave processors unclosed, as if the process had died; cancel calls in flight."""
-        plan, self._plan = self._plan, None
+        plan, self._plan, self.blocking = self._plan, None, False
         self.draining.drop()
         self._tracing.end()
         for node in () if plan is None else plan.asynchronous:
@@ -231,13 +234,15 @@ class Task:
         """Return whether `process` has work at `now_ms` of the steady time."""
         assert self._plan is not None
         return (
-            any(node.has_results for node in self._plan.asynchronous)
-            or (self.draining.room() > 0 and self.group.ready(now_ms))
-            or self.idle.ready(now_ms)
+            (self.draining.room() > 0 and self.group.ready(now_ms))
+            or any(node.has_results for node in self._plan.asynchronous)
+            or (bool(self.idle.nodes) and self.idle.ready(now_ms))
         )
 
     def wakes_at(self, now_ms: float) -> float | None:
         """Return the time (ms) at which `ready` may turn true by time alone; never without room."""
+        if not (self.idle.nodes or self.group.buffered):
+            return None
         inputs = self.group.wakes_at() if self.draining.room() > 0 else None
         waits = inputs, self.idle.wakes_at(now_ms)
         return min((at for at in waits if at is not None), default=None)
@@ -248,9 +253,10 @@ class Task:
         done, began = 0, clock()
         deadline = began + seconds
         while True:
-            self.draining.take_results()
+            if self.draining.calls:
+                self.draining.take_results()
             # Each call may add results and use up room, so ask again before every run.
-            limit = self.draining.room()
+            limit = self.draining.room() if self.group.buffered else 0
             if limit == 0 or not self.group.ready(steady_time()):
                 break
             some = self._process_some(min(limit, self._run.records))
@@ -300,7 +306,8 @@ class Task:
     @property
     def next_punctuation(self) -> int | None:
         """The time (ms) when the next wall-clock punctuation is due."""
-        return self._wall_punctuation.due_by(self._clocks.wall_time(), self._clocks.steady_time())
+        wall, clocks = self._wall_punctuation, self._clocks
+        return wall.due_by(clocks.wall_time(), clocks.steady_time()) if wall.wanted else None
 
     @property
     def in_flight(self) -> int:
@@ -343,11 +350,6 @@ class Task:
         return self.draining.cached_updates
 
     @property
-    def blocking(self) -> bool:
-        """Whether processing needs a thread."""
-        return self._plan is not None and self._plan.blocking
-
-    @property
     def stream_time(self) -> int:
         """The highest timestamp of all records taken, -1 before the first."""
         return self._current.stream_time
@@ -364,12 +366,12 @@ class Task:
         else:
             self.group.queues[partition].note_end(end)
 
-    def measure(self, output: Sequence[Outgoing], now_ms: int) -> None:
-        """Note numbers, sizes and ages of the records of a slice, with its output."""
+    def hand_over(self, output: Gathered, now_ms: int) -> None:
+        """Add the output of a slice to `output`; note numbers, sizes and ages of its records."""
+        self._tracing.end()
         for queue in self.group.queues.values():
             queue.measure(now_ms)
-        if output:
-            self.sinks.note(output, now_ms)
+        output.take(self._output, self.sinks, now_ms)
 
     def take_output(self) -> list[Outgoing]:
         """Return the output since the last call."""
@@ -384,7 +386,7 @@ class Task:
 
     def _close_idle(self) -> bool:
         """Close windows of nodes that no record reaches; return whether there were any."""
-        if not self.idle:
+        if not self.idle.nodes:
             return False
         now = self._clocks.steady_time()
         self.idle.note(now)
@@ -459,7 +461,7 @@ class Task:
             entrance.batch(batch)
         else:
             self._one_at_a_time(batch, range(len(batch)), self._tracing.within(entrance.process))
-        self.processed += len(batch)
+        self.processed += len(batch.timestamps)
 
     def _one_at_a_time(
         self, batch: Batch, places: range, process: Callable[[Any, Any, int, Any], None]
@@ -548,6 +550,7 @@ class Task:
         self._progress.drop_unclaimed(services.stores)
         self.idle.holders = plan.holders
         self._run = RunLength(blocking=plan.blocking)
+        self.blocking = plan.blocking
         self._merged_turns = _turns_of(plan, self.group, self._current)
         taps.complete(self._merged_turns, self.sinks)
         held = plan.asynchronous, plan.caches
@@ -558,7 +561,7 @@ class Task:
 
     def _close_plan(self) -> None:
         # Remove the plan first: an error of a user's `close` must not lead to a second close.
-        plan, self._plan = self._plan, None
+        plan, self._plan, self.blocking = self._plan, None, False
         self.draining.drop()
         self._tracing.end()
         self._stream_punctuation.clear()

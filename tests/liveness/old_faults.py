@@ -99,7 +99,7 @@ def let_priorities_not_age(patch: pytest.MonkeyPatch) -> None:
     """Have tasks of a high priority come first, for however long others wait."""
 
     def pick(schedule: Schedule, now: float, fits: Callable[[Task], bool] | None = None) -> tuple[Task, float] | None:
-        if not schedule._waiting:
+        if not schedule.waiting:
             return None
         task, since = schedule._levels[max(schedule._levels)].best(now)
         if fits is not None and not fits(task):

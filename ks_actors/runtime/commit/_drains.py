@@ -192,11 +192,11 @@ class Drains:
 
         Updates in caches must be complete when they are frozen, whenever they arrived.
         """
+        if task.draining.since is not None:
+            return True
         if task.draining.calls:
-            return task.draining.since is not None or (
-                self.calm is not None and self.calm.holds(task)
-            )
-        return task.draining.since is not None or (self._collecting and task.drains)
+            return self.calm is not None and self.calm.holds(task)
+        return self._collecting and task.drains
 
     def moved(self, tasks: Iterable[Task], now: float) -> None:
         """Note that tasks have handed on results or updates: their deadlines start again."""
@@ -210,9 +210,11 @@ class Drains:
 
         If the task is at rest and was left out of a commit, ask for another commit.
         """
+        if task.draining.since is None and not (self._collecting or self._waits_for or self.calm):
+            return  # as nearly always
         if self.under_way(task):
             self._unfed[task.id] = None
-        if task.draining.since is None or self._at_rest(task) or task.broken:
+        if self._waits_for and (task.draining.since is None or self._at_rest(task) or task.broken):
             self._stop_waiting_for(task.id)
         if (
             task.draining.since is not None

@@ -101,9 +101,13 @@ class Inputs:
                 stale += 1
                 continue
             changed[task.id] = None
-            self._do(
-                task, partial(task.add, one.partition, one.batch, one.next_offset, one.end_offset)
-            )
+            if task.blocking:
+                self._do(
+                    task,
+                    partial(task.add, one.partition, one.batch, one.next_offset, one.end_offset),
+                )
+            else:
+                task.add(one.partition, one.batch, one.next_offset, one.end_offset)
             stop = self.budget.added(one.partition, one.batch)
             if self._holds(task.id):
                 self._held.add(one.partition)

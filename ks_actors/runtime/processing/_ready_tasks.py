@@ -88,7 +88,7 @@ class ReadyTasks:
                 # Keep the waiting time over a commit. Otherwise, with a commit after each slice, a
                 # task with little to do would never be picked.
                 self._passed_over[task.id] = since
-        if not (drains and fit):
+        if self._draining.waiting and not (drains and fit):
             self._draining.leave(task.id)
         if fit and drains:
             self._draining.enter(task, self._waited())
@@ -96,8 +96,13 @@ class ReadyTasks:
             self._working.enter(task, self._passed_over.pop(task.id, self._waited()))
         elif drains is False:
             self._passed_over.pop(task.id, None)
-        self._punctuations.set(task.id, None if fit else due)
-        self._deadlines.set(task.id, deadline)
+        if fit:
+            due = None
+        # Most tasks never have a time.
+        if due is not None or self._punctuations.at:
+            self._punctuations.set(task.id, due)
+        if deadline is not None or self._deadlines.at:
+            self._deadlines.set(task.id, deadline)
 
     def forget(self, task: TaskId) -> None:
         """Forget a task that has left."""
@@ -155,7 +160,13 @@ class ReadyTasks:
         if (found := self._draining.pick(now)) is not None:
             return (found[0],), True
         share = min(most, -(-len(self._working) // workers))
-        if not self._gives_out or (found := self._working.pick(now)) is None:
+        if not self._gives_out:
+            return None
+        # With many partitions a turn mostly has a few records for each of many tasks.
+        if whole := self._working.take_all(now, share, self._slice_ms):
+            self._passed_over.update((task.id, since) for task, since in whole)
+            return tuple(task for task, _ in whole), False
+        if (found := self._working.pick(now)) is None:
             return None
         tasks: list[Task] = []
         left = self._slice_ms
@@ -194,7 +205,8 @@ class DueTimes:
     """One time per task, in ms of any clock; finds the earliest without a scan of all tasks."""
 
     def __init__(self) -> None:
-        self._at: dict[TaskId, float] = {}
+        self.at: dict[TaskId, float] = {}
+        """The time of each task that has one."""
         # Outdated entries stay in the heap and are skipped.
         self._heap: list[tuple[float, int, TaskId]] = []
         self._order = count()
@@ -202,24 +214,24 @@ class DueTimes:
     def set(self, task: TaskId, at: float | None) -> None:
         """Set the time of a task; None removes it."""
         if at is None:
-            self._at.pop(task, None)
-        elif self._at.get(task) != at:
-            self._at[task] = at
+            self.at.pop(task, None)
+        elif self.at.get(task) != at:
+            self.at[task] = at
             heappush(self._heap, (at, next(self._order), task))
-            if len(self._heap) > 2 * len(self._at) + _SPARE:
-                self._heap = [(time, next(self._order), each) for each, time in self._at.items()]
+            if len(self._heap) > 2 * len(self.at) + _SPARE:
+                self._heap = [(time, next(self._order), each) for each, time in self.at.items()]
                 heapify(self._heap)
 
     @property
     def tasks(self) -> list[TaskId]:
         """The tasks that have a time."""
-        return list(self._at)
+        return list(self.at)
 
     @property
     def next(self) -> float | None:
         """The earliest time of all; None when there is none."""
         heap = self._heap
-        while heap and self._at.get(heap[0][2]) != heap[0][0]:
+        while heap and self.at.get(heap[0][2]) != heap[0][0]:
             heappop(heap)
         return heap[0][0] if heap else None
 
@@ -228,6 +240,6 @@ class DueTimes:
         found: list[TaskId] = []
         while (at := self.next) is not None and at <= now:
             task = heappop(self._heap)[2]
-            del self._at[task]
+            del self.at[task]
             found.append(task)
         return found

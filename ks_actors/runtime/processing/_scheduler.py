@@ -7,7 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ks_actors.records import TaskId
     from ks_actors.runtime.processing._shares import Shares
@@ -59,26 +59,50 @@ class _Level:
 
     def __init__(self) -> None:
         self.waiting: dict[TaskId, tuple[Task, float]] = {}
-        self._by_time = _Order()
-        self._by_count = _Order()
+        # By time and by count, from the first choice on: a turn that takes all tasks needs none.
+        self._orders: tuple[_Order, _Order] | None = None
 
     def enter(self, task: Task, since: float) -> None:
-        if task.id not in self.waiting:
+        new = task.id not in self.waiting
+        if new:
             self.waiting[task.id] = task, since
-            self._by_time.enter(task.id, since)
-        self._by_count.enter(task.id, -task.group.buffered)
+        if self._orders is not None:
+            if new:
+                self._orders[0].enter(task.id, since)
+            self._orders[1].enter(task.id, -task.group.buffered)
 
     def leave(self, task: TaskId) -> float:
-        self._by_time.leave(task)
-        self._by_count.leave(task)
+        if self._orders is not None:
+            for order in self._orders:
+                order.leave(task)
         return self.waiting.pop(task)[1]
 
     def oldest(self) -> tuple[Task, float]:
-        return self.waiting[self._by_time.first()]
+        return self.waiting[self._ordered()[0].first()]
 
     def best(self, now: float) -> tuple[Task, float]:
         oldest = self.oldest()
-        return oldest if now - oldest[1] >= PATIENCE_S else self.waiting[self._by_count.first()]
+        if now - oldest[1] >= PATIENCE_S:
+            return oldest
+        return self.waiting[self._ordered()[1].first()]
+
+    def all(self, now: float) -> list[tuple[Task, float]]:
+        """Return all tasks in the order of `best`."""
+
+        def place(ready: tuple[Task, float]) -> tuple[bool, float]:
+            task, since = ready
+            late = now - since >= PATIENCE_S
+            return not late, since if late else -task.group.buffered
+
+        return sorted(self.waiting.values(), key=place)
+
+    def _ordered(self) -> tuple[_Order, _Order]:
+        if self._orders is None:
+            self._orders = _Order(), _Order()
+            for task, since in self.waiting.values():
+                self._orders[0].enter(task.id, since)
+                self._orders[1].enter(task.id, -task.group.buffered)
+        return self._orders
 
 
 @final
@@ -102,21 +126,21 @@ class Schedule:
         self._shares = shares
         # The ready tasks by priority and query.
         self._levels: dict[tuple[int, str], _Level] = {}
-        # All ready tasks, each with its level.
-        self._waiting: dict[TaskId, tuple[int, str]] = {}
+        self.waiting: dict[TaskId, tuple[int, str]] = {}
+        """All ready tasks, each with its level."""
         self._made_up: bool = False
 
     def __contains__(self, task: TaskId) -> bool:
-        return task in self._waiting
+        return task in self.waiting
 
     def __iter__(self) -> Iterator[TaskId]:
-        return iter(self._waiting)
+        return iter(self.waiting)
 
     def enter(self, task: Task, since: float) -> None:
         """Add a task that has been ready since `since`, or update its buffered records."""
-        level = self._waiting.get(task.id)
+        level = self.waiting.get(task.id)
         if level is None:
-            level = self._waiting[task.id] = (
+            level = self.waiting[task.id] = (
                 0 if self._priority is None else self._priority(task.id),
                 "" if self._shares is None else self._shares.query(task.id),
             )
@@ -131,7 +155,7 @@ class Schedule:
 
         Return the time since when it was ready, or None when it was not in the schedule.
         """
-        level = self._waiting.pop(task, None)
+        level = self.waiting.pop(task, None)
         if level is None:
             return None
         since = self._levels[level].leave(task)
@@ -140,7 +164,7 @@ class Schedule:
         return since
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
 
     def pick(
         self, now: float, fits: Callable[[Task], bool] | None = None
@@ -149,7 +173,7 @@ class Schedule:
 
         Return None when no task is ready, or the next task does not fit.
         """
-        if not self._waiting:
+        if not self.waiting:
             return None
         first = self._top()
         top = self._levels[first]
@@ -170,6 +194,25 @@ class Schedule:
         self._made_up = made_up
         self.leave(task.id)
         return task, since
+
+    def take_all(self, now: float, most: float, work_ms: float) -> Sequence[tuple[Task, float]]:
+        """Remove and return all tasks in order if they are of one level and `most` at the most.
+
+        Their work must fit into `work_ms`, and none may need a thread. Otherwise return none.
+        """
+        if len(self._levels) != 1 or len(self.waiting) > most:
+            return ()
+        ((query, level),) = self._levels.items()
+        for task, _ in level.waiting.values():
+            work_ms -= task.work_ms
+            if work_ms < 0 or task.blocking:
+                return ()
+        if self._shares is not None:
+            self._shares.first((query[1],))
+        self.waiting.clear()
+        self._levels.clear()
+        self._made_up = False
+        return level.all(now)
 
     def _top(self) -> tuple[int, str]:
         top = max(self._levels)

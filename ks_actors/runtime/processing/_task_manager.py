@@ -248,7 +248,8 @@ class TaskManager(Actor[TaskManagerMessage]):
     ) -> None:
         for task in tasks:
             self._leased[task.id] = worker
-            self._touch(task)
+            self._touched[task.id] = task
+        self._note_work()
         # Note the lease before it is sent: a rollback must not miss a task on its way to a worker.
         worker.tell(m.Lease(tasks, draining, self._epoch))
 
@@ -258,7 +259,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             task.id in self._leased
             or task.id in self._broken
             or task.broken
-            or self._goes_back(task)
+            or (self._rewinding is not None and self._goes_back(task))
         ):
             return None
         if draining := self._drains.under_way(task):

@@ -19,14 +19,13 @@ from ks_actors.runtime.messages import (
     TaskDone,
     WorkerMessage,
 )
-from ks_actors.task import uncaught
+from ks_actors.task import Gathered, uncaught
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actors import Ref, Signal
     from ks_actors.config import StreamsConfig
-    from ks_actors.log import Outgoing
     from ks_actors.metrics import Window
     from ks_actors.records import TaskId
     from ks_actors.runtime.messages import CollectorMessage, TaskManagerMessage
@@ -147,7 +146,7 @@ class Worker(Actor[WorkerMessage]):
 
     async def _work(self, lease: Lease) -> None:
         """Process the tasks one after the other, until the slice is over."""
-        output: list[Outgoing] = []
+        output = Gathered()
         done: dict[TaskId, float] = {}
         records, clock = 0, self._work_time
         until = (now := clock()) + self._seconds
@@ -162,7 +161,13 @@ class Worker(Actor[WorkerMessage]):
                 called = task.punctuator_times
                 calls, spent = called.count, called.total
                 try:
-                    new = await self._process(task, until - now, draining=lease.draining)
+                    self.at = task
+                    work = self._drain if lease.draining else self._slice
+                    new = (
+                        await self._in_thread(task, partial(work, task, until - now))
+                        if task.blocking
+                        else work(task, until - now)
+                    )
                     self._write(task, output)
                     now = clock()
                     self.figures.note(task, new, now - began, calls, spent)
@@ -182,11 +187,7 @@ class Worker(Actor[WorkerMessage]):
             done[task.id] = now - began
         self._give_back(lease, done, records, output)
 
-    async def _process(self, task: Task, seconds: float, *, draining: bool) -> int:
-        self.at = task
-        work = partial(self._drain if draining else self._slice, task, seconds)
-        if not task.blocking:
-            return work()
+    async def _in_thread(self, task: Task, work: Callable[[], int]) -> int:
         # From here on no other code may touch the task: calls that come in wait until the guard
         # ends.
         task.thread_guard.begin()
@@ -201,16 +202,15 @@ class Worker(Actor[WorkerMessage]):
         task.thread_guard.end()
         return records
 
-    def _write(self, task: Task, output: list[Outgoing]) -> None:
+    def _write(self, task: Task, output: Gathered) -> None:
         if 0 <= self.uncommitted_bytes < task.uncommitted_bytes:
             # Uncommitted changes of a store stay in memory: only a commit makes room.
             task.commit_requested = True
-        batches = task.take_output()
-        task.measure(batches, self._wall_time())
         # Output of a task with calls in flight is kept apart: a commit may leave the task out.
-        if (output_id := task.draining.output_id) is None:
-            output += batches
-        elif batches:
+        output_id = task.draining.output_id
+        written = output if output_id is None else Gathered()
+        task.hand_over(written, self._wall_time())
+        if output_id is not None and (batches := written.batches()):
             self._collector.tell(Output(batches, self._epoch, output_id))
 
     def _give_back(
@@ -218,15 +218,15 @@ class Worker(Actor[WorkerMessage]):
         lease: Lease,
         done: dict[TaskId, float],
         records: int,
-        output: list[Outgoing],
+        output: Gathered,
         failed: Task | None = None,
     ) -> None:
         """Send the output of finished tasks, and give all tasks back, except a failed task.
 
         The rollback handles the failed task.
         """
-        if output:
-            self._collector.tell(Output(output, self._epoch))
+        if batches := output.batches():
+            self._collector.tell(Output(batches, self._epoch))
         # Return the other tasks: otherwise healthy tasks of the lease would count as lost with this
         # worker.
         untouched = tuple(task.id for task in lease.tasks[len(done) :] if task is not failed)

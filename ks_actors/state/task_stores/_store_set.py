@@ -92,7 +92,10 @@ class StoreSet:
     @property
     def uncommitted_bytes(self) -> int:
         """The approximate bytes of the puts since the last freeze."""
-        return sum(store.uncommitted_bytes() for store in self._stores.values())
+        total = 0
+        for store in self._stores.values():
+            total += store.uncommitted_bytes()
+        return total
 
     @property
     def any_changed(self) -> bool:

@@ -119,7 +119,9 @@ class Draining:
 
     def room(self) -> int:
         """Return how many records may be added now."""
-        room = min((node.room for node in self._nodes), default=self._slice)
+        if not self._nodes:
+            return self._slice
+        room = min(node.room for node in self._nodes)
         # Take one record at a time, as it may become many: otherwise the record at which a node is
         # full would depend on the batch.
         return min(room, 1) if self._in_turns else room

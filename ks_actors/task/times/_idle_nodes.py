@@ -119,33 +119,31 @@ class IdleNodes:
         self.asks: bool = False
         self.holders: Sequence[tuple[Holder, frozenset[str]]] = ()
         self._queues = queues
-        self._nodes: list[_Watched] = []
+        self.nodes: list[_Watched] = []
+        """The nodes that are watched."""
         self._asked: float | None = None
         self._ends: dict[TopicPartition, int] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._nodes)
-
     def add(self, name: str, after_ms: int, node: IdleNode, now: float) -> None:
         """Watch a node that is idle after `after_ms` without a record."""
-        self._nodes.append(_Watched(name, after_ms, node, now))
+        self.nodes.append(_Watched(name, after_ms, node, now))
 
     def clear(self) -> None:
         """Forget all nodes."""
-        self._nodes.clear()
+        self.nodes.clear()
         self.forget_ends()
 
     def forget_ends(self) -> None:
         """Forget the end offsets: the next check requests them again."""
         self.asks, self._asked = False, None
         self._ends.clear()
-        for watched in self._nodes:
+        for watched in self.nodes:
             watched.wants = watched.way = None
             watched.known = -inf
 
     def note(self, now: float) -> None:
         """Check for records that have reached nodes, or passed holders, since the last call."""
-        for watched in self._nodes:
+        for watched in self.nodes:
             watched.note(now)
         self._go_on()
 
@@ -159,12 +157,12 @@ class IdleNodes:
         self._go_on()
         return any(
             watched.due is not None and watched.due <= now and not watched.waits()
-            for watched in self._nodes
+            for watched in self.nodes
         )
 
     def wakes_at(self, now: float) -> float | None:
         """Return the time after `now` at which `ready` may turn true by time alone."""
-        dues = (watched.due for watched in self._nodes)
+        dues = (watched.due for watched in self.nodes)
         return min((due for due in dues if due is not None and due > now), default=None)
 
     def asked(self, now: float) -> None:
@@ -178,7 +176,7 @@ class IdleNodes:
         Call it only when `ready`.
         """
         closed = False
-        for watched in self._nodes:
+        for watched in self.nodes:
             if watched.due is None or watched.due > now or watched.waits():
                 continue
             moment = watched.moment()
@@ -196,7 +194,7 @@ class IdleNodes:
         asked = self._asked
         if asked is not None and self._taken():
             self._asked = None
-            for watched in self._nodes:
+            for watched in self.nodes:
                 if watched.wants is None:
                     continue
                 # A node that came to need the end offsets during the lookup has to request them
@@ -205,7 +203,7 @@ class IdleNodes:
                     leads = [one for one, reached in self.holders if watched.name in reached]
                     watched.way = _Way(asked, leads)
                 watched.wants = None
-        for watched in self._nodes:
+        for watched in self.nodes:
             watched.go_on()
 
     def _taken(self) -> bool:

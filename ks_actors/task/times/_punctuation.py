@@ -71,6 +71,9 @@ class PunctuationQueue:
         """
         if anchored_at is not None and first_ms < anchored_at:
             first_ms = _next(first_ms, interval_ms, anchored_at)
+        if not self.wanted:
+            # Nobody has asked for the next call, so a set-back of the clock was not noticed.
+            self._ahead, self._seen = -inf, 0
         schedule = Schedule(self, first_ms, interval_ms, callback)
         self.wanted += 1
         self._push(schedule)

@@ -72,9 +72,10 @@ class KafkaOptions:
     duplicates).
 
     `linger_ms` is how long a broker gathers slowly arriving records before the next fetch; 0
-    disables this. `max_decompressed_bytes` limits a decompressed record batch, and the memory of
-    one record with its headers; above this limit, reading raises LogCorrupted. Created topics get
-    `replication_factor`; with -1 the brokers decide.
+    disables this. After an answer with records of many partitions it is up to twice as long, but no
+    more than 20 ms longer. `max_decompressed_bytes` limits a decompressed record batch, and the
+    memory of one record with its headers; above this limit, reading raises LogCorrupted. Created
+    topics get `replication_factor`; with -1 the brokers decide.
     """
 
     tls: bool | ssl.SSLContext = False

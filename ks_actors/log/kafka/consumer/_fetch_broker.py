@@ -21,6 +21,14 @@ While the other connection is in use, the broker answers at once.
 """
 # The interval of fetches on the other connection while the first waits and no partition is new.
 _SPACING_S: Final = 0.02
+# An answer with records of many partitions has few of each, and each partition has its cost from
+# here to the commit. So the next request lingers longer: from the first number of partitions on,
+# and twice as long with so many more, but never by more than `_SPACING_S`.
+_FEW_PARTITIONS: Final = 10
+_MANY_PARTITIONS: Final = 80
+# Fetched bytes from which lingering before the next request gains nothing, and those per partition.
+_MUCH: Final = 65_536
+_MUCH_EACH: Final = 16_384
 
 
 @final
@@ -52,6 +60,7 @@ class FetchBroker:
     __slots__ = (
         "_fresh",
         "_last",
+        "_longer",
         "_sent_at",
         "backoff",
         "eager",
@@ -76,6 +85,8 @@ class FetchBroker:
         self._sent_at: float = -math.inf
         # Whether the next request may find as much as the last request: then do not linger.
         self.eager: bool = False
+        # How much longer than usual the next request lingers.
+        self._longer: float = 0.0
         self.timer: asyncio.Handle | None = None
         self.timer_due: float = 0.0
         # Whether a partition was added, or got a new fetch offset, since the last request.
@@ -91,7 +102,7 @@ class FetchBroker:
             self._fresh = True
             self.eager = self.eager or source.more
         for line in self.lines:
-            line.session.change(partition)
+            line.session.changed.add(partition)
 
     def free_line(self) -> BrokerTurn | None:
         """Return the connection for the next request.
@@ -113,10 +124,18 @@ class FetchBroker:
             else None
         )
 
+    def answered(self, size: int, partitions: int) -> None:
+        """Note an answer: the bytes of its records, and their partitions."""
+        # A full answer means a backlog: the next request does not linger for more records.
+        self.eager = self.eager or size >= max(_MUCH, _MUCH_EACH * partitions)
+        if partitions:
+            self._longer = max(0, partitions - _FEW_PARTITIONS) / _MANY_PARTITIONS
+
     def due(self, linger_s: float) -> float:
         """Return the loop time of the next request."""
         if self.eager:
             return self.not_before
+        linger_s += min(linger_s * min(1.0, self._longer), _SPACING_S)
         alone = not (self.lines[0].out or self.lines[1].out)
         return max(
             self.not_before,
@@ -146,7 +165,7 @@ class FetchBroker:
         )
         for partition in brought:
             # The connection's next request includes the partition again.
-            line.session.change(partition)
+            line.session.changed.add(partition)
         line.out, line.long = True, alone and not more
         self._last, self._sent_at, self._fresh, self.eager = line, now, False, False
         return LONG_MS if line.long else 0

@@ -15,7 +15,6 @@ from ks_actors.log.kafka.consumer._fetch_errors import FetchErrors, unexpected
 from ks_actors.log.kafka.consumer._fetch_session import INVALID_EPOCH, NOT_FOUND
 from ks_actors.log.kafka.consumer._partition_reader import FetchState
 from ks_actors.log.kafka.wire import RETRIABLE, UNKNOWN_SERVER_ERROR, Chunk, error_of, name_of
-from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -25,9 +24,8 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka.consumer._fetch_broker import BrokerTurn
     from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
     from ks_actors.log.kafka.wire import FetchResponse
+    from ks_actors.records import TopicPartition
 
-# Fetched bytes from which lingering before the next request gains nothing.
-_MUCH: Final = 65_536
 # The longest wait of `close` for brokers (ms).
 _END_SESSION_MS: Final = 500
 _numbers = count(1)
@@ -84,7 +82,8 @@ class FetchLoop:
         One check covers all changes before it.
         """
         self._changed.add(source.partition)
-        self._pump_soon()
+        if self._pumping is None:
+            self._pump_soon()
 
     def change_all(self) -> None:
         """Check all partitions soon."""
@@ -317,10 +316,11 @@ class FetchLoop:
         if broker.backoff:
             _log.info("%s: broker %s answers again", self._client_id, broker.node)
             broker.backoff.end()
-        size = 0
+        size = found = 0
         for topic, partitions in response.topics:
             for number, code, high, stable, _, aborted, _, diverging, raw in partitions:
-                source = self._current(line, TopicPartition(topic, number))
+                # A plain tuple finds an equal named tuple, and costs less.
+                source = self._current(line, (topic, number))  # type: ignore[arg-type]
                 if source is None:
                     continue
                 if code:
@@ -331,6 +331,7 @@ class FetchLoop:
                     continue
                 source.answered()
                 if raw:
+                    found += 1
                     size += len(raw)
                     # Without a session the partition comes last in the next request.
                     source.served = next(self._served)
@@ -345,8 +346,7 @@ class FetchLoop:
         # Only now, after all partitions: after an error above, the session is dropped instead.
         line.session.answered(response.session_id)
         self._figures.bytes += size
-        # A full answer means a backlog: the next request does not linger for more partitions.
-        broker.eager = broker.eager or size >= _MUCH
+        broker.answered(size, found)
 
     def _refused(self, broker: FetchBroker, line: BrokerTurn, code: int) -> None:
         """Handle the error code of a whole response."""

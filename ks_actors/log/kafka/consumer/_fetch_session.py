@@ -33,18 +33,19 @@ class FetchSession:
 
     __slots__ = (
         "_asked",
-        "_changed",
         "_epoch",
         "_forgotten",
         "_id",
         "_sent_epochs",
+        "changed",
         "sent_offsets",
     )
 
     def __init__(self) -> None:
         self.sent_offsets: dict[TopicPartition, int] = {}
         self._sent_epochs: dict[TopicPartition, int] = {}
-        self._changed: set[TopicPartition] = set()
+        self.changed: set[TopicPartition] = set()
+        """The partitions with another fetch offset, or that are no longer wanted."""
         self._id: int = _NONE
         self._epoch: int = _FULL
         self._asked: list[tuple[str, list[tuple[int, int, int]]]] = []
@@ -55,16 +56,12 @@ class FetchSession:
         """Whether the next request has all partitions, regardless of the broker's session."""
         return self._epoch == _FULL
 
-    def change(self, partition: TopicPartition) -> None:
-        """Note that a partition has another fetch offset, or is no longer wanted."""
-        self._changed.add(partition)
-
     def lacks_any(self, wanted: Mapping[TopicPartition, PartitionReader]) -> bool:
         """Return whether the last request lacks a wanted partition."""
         return any(
             self.sent_offsets.get(partition) != wanted[partition].ahead
             or self._sent_epochs[partition] != wanted[partition].epoch
-            for partition in self._changed
+            for partition in self.changed
             if partition in wanted
         )
 
@@ -76,7 +73,7 @@ class FetchSession:
         # In a new session the broker knows no offsets, so send all of them.
         if self._epoch == _FULL:
             sent_offsets.clear()
-        for partition in self._in_turn(wanted) if self._epoch == _FULL else sorted(self._changed):
+        for partition in self._in_turn(wanted) if self._epoch == _FULL else sorted(self.changed):
             source = wanted.get(partition)
             topic, number = partition
             if source is None:
@@ -96,7 +93,7 @@ class FetchSession:
                 more = more or source.more
                 # From now on the answer to this request decides.
                 source.more = False
-        self._changed.clear()
+        self.changed.clear()
         self._asked, self._forgotten = asked, forgotten
         return more
 

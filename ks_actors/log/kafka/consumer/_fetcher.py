@@ -133,7 +133,8 @@ class KafkaFetcher:
 
         Decompress its next piece, make its records available, and check soon whether to fetch it.
         """
-        self._unpacking.start_next(source)
+        if source.chunks:
+            self._unpacking.start_next(source)
         if source.ready:
             # A partition that is already in the order keeps its place.
             self._ready.setdefault(source.partition)

@@ -311,7 +311,9 @@ class PartitionReader:
 
     def _count(self) -> None:
         """Charge the buffer to the budget, with the bytes that decompression has added."""
-        buffered = sum(chunk.size + chunk.grown for chunk in self.chunks)
+        buffered = 0
+        for chunk in self.chunks:
+            buffered += chunk.size + chunk.grown
         self._budget.used += buffered - self.buffered
         self.buffered = buffered
 

@@ -1,5 +1,6 @@
 """Producers."""
 
+from ks_actors.log.kafka.producer._outcome import Outcome
 from ks_actors.log.kafka.producer._partition_queue import NOBODY, Identity
 from ks_actors.log.kafka.producer._producer import KafkaProducer
 from ks_actors.log.kafka.producer._send_call import SendCall, missing
@@ -10,6 +11,7 @@ __all__ = [
     "EpochRefused",
     "Identity",
     "KafkaProducer",
+    "Outcome",
     "SendCall",
     "Sender",
     "missing",

@@ -7,11 +7,9 @@ from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from ks_actors.log.kafka.client import Backoff
+from ks_actors.log.kafka.producer._outcome import Outcome
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Sequence
-
     from ks_actors._errors import LogError
     from ks_actors.log.kafka.wire import Encoder, RecordBatch
     from ks_actors.records import Batch, TopicPartition
@@ -56,13 +54,13 @@ class InFlightBatch:
         self,
         batch: RecordBatch,
         records: Batch,
-        next_offset: asyncio.Future[int],
+        next_offset: Outcome,
         deadline: float,
         first: int,
     ) -> None:
         self.batch: RecordBatch = batch
         self.records: Batch = records
-        self.next_offset: asyncio.Future[int] = next_offset
+        self.next_offset: Outcome = next_offset
         self.deadline: float = deadline
         self.first: int = first
         self.number = -1
@@ -84,7 +82,7 @@ class InFlightBatch:
                 smaller = InFlightBatch(
                     batch,
                     part.slice(start, start + batch.count),
-                    self.next_offset.get_loop().create_future(),
+                    Outcome(),
                     self.deadline,
                     first,
                 )
@@ -101,8 +99,6 @@ class InFlightBatch:
         """Fail the batch, even if no caller waits: `send` raises the error for lost records."""
         if not self.next_offset.done():
             self.next_offset.set_exception(error)
-        # Mark the error as retrieved: if nobody waits, asyncio would log it.
-        self.next_offset.exception()
 
 
 @final
@@ -184,7 +180,7 @@ class PartitionQueue:
 
     def may_send(self, now: float) -> bool:
         """Return whether the first batch in the queue may be sent."""
-        if not self.batches or self.not_before > now or self.is_abandoned():
+        if not self.batches or self.not_before > now or self.batches[0].number < self.abandoned:
             return False
         # A batch after an undecided batch would be rejected as out of order.
         if self.in_flight and (self.repeating or not self.acknowledged):
@@ -217,7 +213,7 @@ class PartitionQueue:
 
     def written(self, pending: InFlightBatch, next_offset: int) -> None:
         """Note that the batch was written, and complete it."""
-        self.answered(pending)
+        self.in_flight.remove(pending)
         self.acknowledged = True
         # Responses of several connections may arrive out of order. An undecided batch, if written,
         # must be at `self.next_offset` or later.
@@ -250,6 +246,8 @@ class PartitionQueue:
 
     def unresolved_before(self, pending: InFlightBatch) -> bool:
         """Return whether an earlier batch is undecided: then brokers cannot accept this batch."""
+        if not (self.in_flight or self.batches):
+            return False
         return any(other.place < pending.place for other in self.in_flight) or (
             bool(self.batches) and self.batches[0].place < pending.place
         )
@@ -272,24 +270,3 @@ class PartitionQueue:
         # The first batch of the new identity is again sent alone.
         self.acknowledged = self.repeating = self.poisoned = False
         self.refused = None
-
-
-def join(parts: Sequence[asyncio.Future[int]], whole: asyncio.Future[int]) -> None:
-    """Complete `whole` after all parts: with the last part's result, or the first error."""
-    left = len(parts)
-
-    def ended(_: asyncio.Future[int]) -> None:
-        nonlocal left
-        left -= 1
-        if left or whole.done():
-            return
-        failed = next((part.exception() for part in parts if part.exception() is not None), None)
-        # Other parts may have been written, as `send` documents for LogTimeout.
-        if failed is not None:
-            whole.set_exception(failed)
-            whole.exception()
-        else:
-            whole.set_result(parts[-1].result())
-
-    for part in parts:
-        part.add_done_callback(ended)

@@ -89,8 +89,8 @@ class KafkaProducer:
             self._check()
             if abandoned != self._abandoned:
                 send_call.refuse(dict.fromkeys(send_call.partitions, not_sent(self.client_id)))
-            futures = send_call.put(self._sender)
-        await self._sender.wait_for(futures)
+            outcomes = send_call.put(self._sender)
+        await self._sender.wait_for(outcomes)
         for error in send_call.take_errors():
             if isinstance(error, LogClosed):
                 raise LogClosed(str(error))

@@ -10,7 +10,6 @@ from ks_actors._errors import InvalidRecord, LogError, ProduceFailed, RecordTooL
 from ks_actors.lifecycle import in_thread
 from ks_actors.log._types import IsolationLevel
 from ks_actors.log.kafka.client import Unavailable
-from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -18,8 +17,10 @@ if TYPE_CHECKING:
     from ks_actors.log._types import Outgoing
     from ks_actors.log.kafka.admin import Admin
     from ks_actors.log.kafka.client import KafkaClient
+    from ks_actors.log.kafka.producer._outcome import Outcome
     from ks_actors.log.kafka.producer._sender import Sender
     from ks_actors.log.kafka.wire import Encoder, RecordBatch, Written
+    from ks_actors.records import TopicPartition
 
 # The most bytes to encode before other tasks can run.
 _AT_ONCE: Final = 1 << 20
@@ -37,11 +38,11 @@ class SendCall:
     def __init__(self, admin: Admin, batches: Sequence[Outgoing]) -> None:
         self._admin: Admin = admin
         self._batches: list[tuple[TopicPartition, Outgoing]] = [
-            (TopicPartition(*each.partition), each) for each in batches
+            (each.partition, each) for each in batches
         ]
         self._encoded: list[list[RecordBatch]] = []
         self._too_large: dict[int, RecordTooLarge] = {}
-        self._futures: list[list[asyncio.Future[int]]] = []
+        self._outcomes: list[list[Outcome]] = []
         self.errors: dict[TopicPartition, Exception] = {}
 
     async def encode(self, encoder: Encoder) -> None:
@@ -87,6 +88,8 @@ class SendCall:
                 self._encoded[number].append(made)
 
     def _note_too_large(self, encoder: Encoder) -> None:
+        if not self._too_large:
+            return
         before: dict[TopicPartition, int] = {}
         too_large: dict[TopicPartition, list[int]] = {}
         for number, (partition, outgoing) in enumerate(self._batches):
@@ -117,27 +120,30 @@ class SendCall:
         """Send nothing to these partitions."""
         self.errors.update(errors)
 
-    def put(self, sender: Sender) -> list[asyncio.Future[int]]:
-        """Hand all writable batches to the sender; return the futures of their outcomes."""
+    def put(self, sender: Sender) -> list[Outcome]:
+        """Hand all writable batches to the sender; return their outcomes."""
+        deadline = sender.deadline
         for (partition, outgoing), encoded in zip(
             self._batches, self._encoded, strict=bool(self._encoded)
         ):
             refused = partition in self.errors or not encoded
-            self._futures.append([] if refused else sender.put(partition, encoded, outgoing.batch))
+            self._outcomes.append(
+                [] if refused else sender.put(partition, encoded, outgoing.batch, deadline)
+            )
         sender.go()
-        return [future for futures in self._futures for future in futures]
+        return [outcome for outcomes in self._outcomes for outcome in outcomes]
 
-    def take_errors(self) -> Iterable[BaseException]:
-        """Record the failures, and yield them; all futures are done."""
+    def take_errors(self) -> Iterable[Exception]:
+        """Record the failures, and yield them; all outcomes are known."""
         before: dict[TopicPartition, int] = {}
-        for (partition, outgoing), futures in zip(
-            self._batches, self._futures, strict=bool(self._futures)
+        for (partition, outgoing), outcomes in zip(
+            self._batches, self._outcomes, strict=bool(self._outcomes)
         ):
             passed = before.get(partition, 0)
             before[partition] = passed + len(outgoing.batch)
-            for future in futures:
-                error = future.exception()
-                if isinstance(error, Exception):
+            for outcome in outcomes:
+                error = outcome.exception()
+                if error is not None:
                     self._note_error(partition, error, passed)
                     yield error
 
@@ -145,15 +151,15 @@ class SendCall:
         """Return how many records of each partition were written before its first error."""
         written: dict[TopicPartition, int] = {}
         broken: set[TopicPartition] = set()
-        for (partition, outgoing), encoded, futures in zip(
-            self._batches, self._encoded, self._futures, strict=bool(self._futures)
+        for (partition, outgoing), encoded, outcomes in zip(
+            self._batches, self._encoded, self._outcomes, strict=bool(self._outcomes)
         ):
-            if not futures:
+            if not outcomes:
                 # No record of this batch was sent, which is no failure if the batch is empty.
                 broken.update([partition] if len(outgoing.batch) else [])
                 continue
-            for batch, future in zip(encoded, futures, strict=True):
-                if future.exception() is not None:
+            for batch, outcome in zip(encoded, outcomes, strict=True):
+                if outcome.exception() is not None:
                     broken.add(partition)
                 elif partition not in broken:
                     written[partition] = written.get(partition, 0) + batch.count
@@ -172,7 +178,7 @@ class SendCall:
         self.errors.setdefault(partition, error)
 
     async def result(self) -> list[int]:
-        """Return the offset after each batch; all futures are done. Raises ProduceFailed."""
+        """Return the offset after each batch; all outcomes are known. Raises ProduceFailed."""
         if self.errors:
             raise ProduceFailed(self.errors, self._written())
         empty = [partition for (partition, outgoing) in self._batches if not len(outgoing.batch)]
@@ -180,8 +186,8 @@ class SendCall:
             await self._admin.end_offsets(empty, IsolationLevel.READ_UNCOMMITTED) if empty else {}
         )
         return [
-            futures[-1].result() if futures else ends[partition]
-            for (partition, _), futures in zip(self._batches, self._futures, strict=True)
+            outcomes[-1].result() if outcomes else ends[partition]
+            for (partition, _), outcomes in zip(self._batches, self._outcomes, strict=True)
         ]
 
 

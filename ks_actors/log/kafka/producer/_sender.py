@@ -19,12 +19,12 @@ from ks_actors.lifecycle import component_log
 from ks_actors.log._request_figures import RequestFigures
 from ks_actors.log.kafka.client import LEAST_S, PRODUCE, Unavailable
 from ks_actors.log.kafka.producer._find_batch import find_written
+from ks_actors.log.kafka.producer._outcome import Outcome, join, wait_for
 from ks_actors.log.kafka.producer._partition_queue import (
     NOBODY,
     Identity,
     InFlightBatch,
     PartitionQueue,
-    join,
 )
 from ks_actors.log.kafka.producer._slow_records import SlowRecords
 from ks_actors.log.kafka.wire import (
@@ -42,7 +42,6 @@ from ks_actors.log.kafka.wire import (
     error_of,
     name_of,
 )
-from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from ks_actors.log._lease import Lease
     from ks_actors.log.kafka.client import KafkaClient
     from ks_actors.log.kafka.wire import Encoder, RecordBatch
-    from ks_actors.records import Batch
+    from ks_actors.records import Batch, TopicPartition
 
 _log = component_log(__name__)
 # The most bytes to write before other tasks can run: this takes a few ms.
@@ -117,29 +116,36 @@ class Sender:
         return any(queue.poisoned or queue.unresolved() for queue in self._queues.values())
 
     def put(
-        self, partition: TopicPartition, batches: Sequence[RecordBatch], records: Batch
-    ) -> list[asyncio.Future[int]]:
-        """Queue record batches for a partition.
+        self,
+        partition: TopicPartition,
+        batches: Sequence[RecordBatch],
+        records: Batch,
+        deadline: float,
+    ) -> list[Outcome]:
+        """Queue record batches for a partition, to be written by `deadline`.
 
-        Returns a future for each batch; its result is the offset after the batch's last record.
+        Returns an outcome for each batch: the offset after the batch's last record.
         """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._client.options.delivery_timeout_ms / 1000
         queue = self._queues.get(partition) or self._queues.setdefault(
             partition, PartitionQueue(partition, self.identity)
         )
-        futures: list[asyncio.Future[int]] = []
+        outcomes: list[Outcome] = []
         start = 0
         for batch in batches:
             stop = start + batch.count
-            part = records if batch.count == len(records) else records.slice(start, stop)
-            pending = InFlightBatch(batch, part, loop.create_future(), deadline, start)
+            part = records if len(batches) == 1 else records.slice(start, stop)
+            outcome = Outcome()
+            queue.put(InFlightBatch(batch, part, outcome, deadline, start))
             start = stop
-            queue.put(pending)
-            futures.append(pending.next_offset)
+            outcomes.append(outcome)
         # The next `go` sends the batches, together with batches that other calls queue before it.
         self._waiting[queue] = None
-        return futures
+        return outcomes
+
+    @property
+    def deadline(self) -> float:
+        """The time (s, of the loop) by which records that are queued now must be written."""
+        return asyncio.get_running_loop().time() + self._client.options.delivery_timeout_ms / 1000
 
     def go(self) -> None:
         """Send all batches that may be sent at this moment."""
@@ -174,8 +180,10 @@ class Sender:
         requests: dict[int, list[PartitionQueue]] = {}
         sizes: dict[int, int] = {}
         due = inf
+        most = self._client.options.max_in_flight
         for queue in tuple(self._waiting):
-            self._expire(queue, now)
+            if queue.batches and (queue.abandoned or queue.batches[0].deadline <= now):
+                self._expire(queue, now)
             if not queue.batches:
                 self._waiting.pop(queue, None)
                 continue
@@ -187,7 +195,7 @@ class Sender:
                     self._find_leader(queue, now)
                 # A broker that is busy with enough requests leaves the queue in `_waiting`.
                 elif (
-                    self._requests_in_flight.get(node, 0) < self._client.options.max_in_flight
+                    self._requests_in_flight.get(node, 0) < most
                     and sizes.get(node, 0) < _REQUEST_BYTES
                 ):
                     queue.missing_since = None
@@ -240,10 +248,7 @@ class Sender:
             began = perf_counter()
             response = await self._client.send(node, request, channel=PRODUCE, timeout_ms=limit)
             self._figures.times.add((perf_counter() - began) * 1000)
-            for topic, partitions in response.topics:
-                for number, code, offset, _, _, *reasons in partitions:
-                    queue, pending = by_place.pop(TopicPartition(topic, number))
-                    self._answered(queue, pending, code, offset, *reasons)
+            self._answered(by_place, response)
             for queue, pending in by_place.values():
                 self._retry(
                     queue, pending, f"broker {node} did not answer for its partition", stale=True
@@ -273,19 +278,29 @@ class Sender:
             self.go()
 
     def _answered(
+        self, by_place: dict[TopicPartition, tuple[PartitionQueue, InFlightBatch]], response: Any
+    ) -> None:
+        """Handle the answers to a request, and remove their partitions from `by_place`."""
+        for topic, partitions in response.topics:
+            for number, code, offset, _, _, records, message in partitions:
+                # A plain tuple finds an equal named tuple, and costs less.
+                queue, pending = by_place.pop((topic, number))  # type: ignore[call-overload]
+                if code == NONE and offset >= 0:
+                    self._figures.records += pending.batch.count
+                    self._figures.bytes += pending.batch.size
+                    queue.written(pending, offset + pending.batch.count)
+                else:
+                    self._not_written(queue, pending, code, records, message)
+
+    def _not_written(
         self,
         queue: PartitionQueue,
         pending: InFlightBatch,
         code: int,
-        offset: int,
         records: Sequence[tuple[int, str | None]],
         message: str | None,
     ) -> None:
-        if code == NONE and offset >= 0:
-            self._figures.records += pending.batch.count
-            self._figures.bytes += pending.batch.size
-            queue.written(pending, offset + pending.batch.count)
-        elif code in RETRIABLE:
+        if code in RETRIABLE:
             self._retry(
                 queue, pending, f"its leader answered {name_of(code)}", stale=code in STALE_METADATA
             )
@@ -559,11 +574,9 @@ class Sender:
             queue.renew(identity)
         self.go()
 
-    async def wait_for(self, futures: Iterable[asyncio.Future[int]]) -> None:
+    async def wait_for(self, outcomes: Iterable[Outcome]) -> None:
         """Wait until all of these batches have an outcome."""
-        waiting = [future for future in futures if not future.done()]
-        if waiting:
-            await asyncio.wait(waiting)
+        await wait_for(outcomes)
 
     def abandon(self, error: LogError) -> None:
         """Send and repeat nothing more of the present batches.

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ks_actors.log._types import GroupMetadata, OffsetAndMetadata, Outgoing, TransactionScope
     from ks_actors.log.kafka.admin import Admin
     from ks_actors.log.kafka.client import KafkaClient
+    from ks_actors.log.kafka.producer import Outcome
     from ks_actors.log.kafka.transactions._transaction_coordinator import TransactionState
     from ks_actors.records import TopicPartition
 
@@ -88,7 +89,7 @@ class KafkaTransactionalProducer:
         self._open = False
         self._added: set[TopicPartition] = set()
         self._groups: dict[str, set[TopicPartition]] = {}
-        self._futures: list[asyncio.Future[int]] = []
+        self._outcomes: list[Outcome] = []
         self._abort_reason: str | None = None
         # The identity after which this producer may take the next epoch, since the coordinator no
         # longer has its transaction open.
@@ -159,9 +160,9 @@ class KafkaTransactionalProducer:
                 # Add partitions before sending records: a leader refuses records of a partition
                 # that was not added.
                 await self._add(send_call)
-                futures = send_call.put(self._sender)
-                self._futures += futures
-            await self._sender.wait_for(futures)
+                outcomes = send_call.put(self._sender)
+                self._outcomes += outcomes
+            await self._sender.wait_for(outcomes)
             for error in send_call.take_errors():
                 # A refused epoch concerns the whole transaction, so it takes precedence over errors
                 # of single batches.
@@ -324,9 +325,13 @@ class KafkaTransactionalProducer:
             if self._in_doubt and await self._was_committed():
                 return
             # Wait for the outcome of every batch: the coordinator commits whatever has arrived.
-            await self._sender.wait_for(self._futures)
+            await self._sender.wait_for(self._outcomes)
             failed = next(
-                (future.exception() for future in self._futures if future.exception() is not None),
+                (
+                    outcome.exception()
+                    for outcome in self._outcomes
+                    if outcome.exception() is not None
+                ),
                 None,
             )
             if failed is not None and self._abort_reason is None:
@@ -485,7 +490,7 @@ class KafkaTransactionalProducer:
         self._open = False
         self._added.clear()
         self._groups = {}
-        self._futures.clear()
+        self._outcomes.clear()
         self._abort_reason = self._renew_from = self._lost_at_end = None
         # A broker may still process a request with a lost response, and add it to the next
         # transaction. A new epoch prevents that.
@@ -516,7 +521,7 @@ class KafkaTransactionalProducer:
         lost, clock = self._lost, asyncio.get_running_loop().time
         # Drop unsent batches; wait for batches in flight, which must end before the new epoch.
         self._sender.abandon(TransactionAborted(f"the transaction of {self._name} was aborted"))
-        await self._sender.wait_for(self._futures)
+        await self._sender.wait_for(self._outcomes)
         await self._early_offsets.wait()
         began = clock()
         try:

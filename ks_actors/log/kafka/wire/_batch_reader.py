@@ -268,6 +268,8 @@ class Chunk:
         try:
             while len(columns.keys) < limit:
                 if not self._left:
+                    if self._at == self.size:
+                        return False
                     late = bool(columns.keys) and perf_counter() >= until
                     if not late and self._read_plain(position, limit, columns):
                         continue

@@ -39,6 +39,8 @@ def text(value: str) -> bytes:
 
 def read_varint(raw: bytes, at: int) -> tuple[int, int]:
     """Return an unsigned number and the position after it. Raises struct.error at the end."""
+    if at < len(raw) and (number := raw[at]) < _MORE:
+        return number, at + 1  # as most are
     number = 0
     for shift, byte in enumerate(raw[at : at + _MOST_BYTES]):
         number |= (byte & 0x7F) << 7 * shift
@@ -49,6 +51,8 @@ def read_varint(raw: bytes, at: int) -> tuple[int, int]:
 
 def read_tags(raw: bytes, at: int) -> tuple[dict[int, int], int]:
     """Return the position of each tagged field's data, and the position after all fields."""
+    if raw[at : at + 1] == NO_TAGS:
+        return {}, at + 1
     count, at = read_varint(raw, at)
     found = {}
     for _ in range(count):

@@ -8,12 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ks_actors import TaskId
 from ks_actors.runtime.processing._ready_tasks import DueTimes
 from ks_actors.runtime.processing._scheduler import PATIENCE_S, STARVED_S, Schedule
+from tests.examples_of import examples
 
 SLICE = 0.005
 
@@ -64,6 +65,22 @@ def test_the_task_with_the_most_records_comes_first() -> None:
     growing.group.buffered = 9
     schedule.enter(growing, 0.0)
     assert schedule.pick(0.0) == (growing, 0.0)
+
+
+@settings(max_examples=examples(50))
+@given(st.lists(st.tuples(st.floats(0, 0.3), st.integers(1, 5)), min_size=1, max_size=30))
+def test_a_turn_that_takes_all_tasks_takes_them_in_the_order_of_single_turns(waits: list[tuple[float, int]]) -> None:
+    """All together have the order that they would have one by one."""
+    alone, together = Schedule(None), Schedule(None)
+    for number, (since, buffered) in enumerate(waits):
+        each = task(number, buffered)
+        each.work_ms, each.blocking = 0.1, False
+        alone.enter(each, since)
+        together.enter(each, since)
+    assert together.take_all(0.3, len(waits) - 1, 5.0) == ()
+    assert together.take_all(0.3, len(waits), 0.1 * len(waits) - 0.05) == ()
+    assert list(together.take_all(0.3, len(waits), 0.1 * len(waits) + 0.05)) == [alone.pick(0.3) for _ in waits]
+    assert len(together) == len(alone) == 0
 
 
 def test_the_priority_comes_before_the_number_of_records() -> None:

@@ -81,6 +81,25 @@ async def test_records_that_trickle_are_gathered(linger_ms: int, least: int, mos
     await reader.close()
 
 
+@pytest.mark.parametrize(("count", "linger_ms", "least", "most"), [(10, 20, 48, 51), (60, 20, 28, 34), (60, 100, 8, 9)])
+@in_virtual_time
+async def test_records_of_many_partitions_are_gathered_for_longer(count: int, linger_ms: int, least: int, most: int) -> None:
+    """After an answer with records of more than 10 partitions `linger_ms` is up to twice as long, but no more than 20 ms longer."""
+    every = partitions(count)
+    broker = ScriptedBroker(KafkaOptions(linger_ms=linger_ms))
+    fetcher = fetching(broker)
+    fetcher.assign(dict.fromkeys(every, 0))
+    reader = Reader(fetcher)
+    flows = [asyncio.ensure_future(trickle(broker, partition, 0.019)) for partition in every]
+    await asyncio.sleep(1)
+    broker.seen.clear()
+    await asyncio.sleep(1)
+    assert least <= len(broker.seen) <= most
+    for flow in flows:
+        flow.cancel()
+    await reader.close()
+
+
 @pytest.mark.parametrize("linger_ms", [0, 10, 1_000])
 @in_virtual_time
 async def test_a_backlog_is_read_as_fast_as_the_broker_answers(linger_ms: int) -> None:

@@ -17,6 +17,7 @@ from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka.admin import Admin
 from ks_actors.log.kafka.client._client import KafkaClient
 from ks_actors.log.kafka.client._connections import Unavailable
+from ks_actors.log.kafka.producer._outcome import Outcome
 from ks_actors.log.kafka.producer._partition_queue import Identity
 from ks_actors.log.kafka.producer._send_call import SendCall
 from ks_actors.log.kafka.producer._sender import EpochRefused, Sender
@@ -91,13 +92,13 @@ class Leaderless(Slow):
         self.asked += 1
 
 
-def sending(client: Slow, *places: TopicPartition) -> tuple[Sender, list[asyncio.Future[int]]]:
+def sending(client: Slow, *places: TopicPartition) -> tuple[Sender, list[Outcome]]:
     """Begin to send a record to each place, else to the first one."""
     encoder = Encoder(client.options, transactional=False)
     sender = Sender(cast("KafkaClient", client), encoder)
     sender.reset(Identity(1, 0))
     records = batch(b"a")
-    futures = [future for where in places or (FIRST,) for future in sender.put(where, encoder.encode(records, 1_000), records)]
+    futures = [future for where in places or (FIRST,) for future in sender.put(where, encoder.encode(records, 1_000), records, sender.deadline)]
     sender.go()
     return sender, futures
 
@@ -174,16 +175,16 @@ async def test_batches_behind_one_that_voided_the_transaction_fail_at_once() -> 
     sender = Sender(cast("KafkaClient", client), encoder, transactional_id="id")
     sender.reset(Identity(1, 0))
     records = batch(b"a")
-    (first,) = sender.put(FIRST, encoder.encode(records, 1_000), records)
+    (first,) = sender.put(FIRST, encoder.encode(records, 1_000), records, sender.deadline)
     sender.go()
     await sender.wait_for([first])
     assert isinstance(first.exception(), EpochRefused)
-    (second,) = sender.put(FIRST, encoder.encode(records, 1_000), records)
+    (second,) = sender.put(FIRST, encoder.encode(records, 1_000), records, sender.deadline)
     assert isinstance(second.exception(), TransactionAborted)
     sender.go()
     assert len(client.sent) == 1
     sender.reset(Identity(1, 1))
-    (third,) = sender.put(FIRST, encoder.encode(records, 1_000), records)
+    (third,) = sender.put(FIRST, encoder.encode(records, 1_000), records, sender.deadline)
     sender.go()
     await sender.wait_for([third])
     assert len(client.sent) == 2
@@ -278,7 +279,7 @@ def test_a_call_that_is_refused_before_it_is_sent_has_written_nothing() -> None:
     call.refuse({FIRST: InvalidRecord("no", [])})
     assert call._written() == {}
     call._encoded = [[cast("RecordBatch", None)], [cast("RecordBatch", None)]]
-    call._futures = [[], []]
+    call._outcomes = [[], []]
     assert call._written() == {}
 
 
@@ -345,7 +346,7 @@ def test_an_outage_of_many_partitions_is_one_line_of_the_log(caplog: pytest.LogC
             "the producer retries: its leader answered NOT_LEADER_OR_FOLLOWER"
         )
         await sender.close(LogClosed("closed"))
-        await asyncio.wait(futures)
+        await sender.wait_for(futures)
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(test())
