@@ -100,6 +100,16 @@ def write_records(
     neither bytes nor None.
     """
 
+def join_records(
+    parts: list[tuple[bytes, int, int]], start: int, limit: int, header: int, /
+) -> tuple[bytearray, int, int, int]:
+    """Write records that are written already, from index `start` on, as `write_records` does.
+
+    A part is the records of a record batch without a header, their number, and the timestamp of the
+    first record. The parts follow each other. Raises ValueError for malformed records, and when
+    there is no record at `start`.
+    """
+
 def write_changes(
     store: tuple[dict[Any, Any], dict[Any, Any], dict[Any, int]],
     handles: list[Any],
@@ -162,6 +172,23 @@ def scatter(
     """Split each column by number: a list for each number below `count`, in order.
 
     It is None for numbers that do not occur.
+    """
+
+def route_records(
+    keys: list[Any],
+    values: list[Any],
+    timestamps: list[int],
+    forms: tuple[int, int],
+    count: int,
+    limit: int,
+    /,
+) -> list[tuple[bytes, int, int, int] | None] | None:
+    """Write records by the partition of their key among `count`, as Kafka's default one has it.
+
+    `forms` are the forms of keys and values, as those of `write_changes`. Returns for each
+    partition the records of a record batch without a header, their number, and the first and the
+    highest timestamp; None for a partition without records. Returns None when a key is None, a type
+    is another one, or the bytes of a partition exceed `limit`.
     """
 
 def convert(function: Callable[..., Any], column: list[Any], /) -> list[Any]:

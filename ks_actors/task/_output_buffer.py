@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from ks_actors.log import Outgoing
-from ks_actors.records import Batch, TopicPartition
+from ks_actors.records import Batch, EncodedBatch, TopicPartition
 
 if TYPE_CHECKING:
     from ks_actors.records import Headers
@@ -55,16 +55,17 @@ class Unplaced(Outgoing, frozen=True):
 
 
 class Column:
-    """Records on their way to one partition, as four lists.
+    """Records on their way to one partition: batches, and later records as four lists.
 
     A column with records is in `filled`.
     """
 
-    __slots__ = ("_filled", "headers", "keys", "partition", "timestamps", "values")
+    __slots__ = ("_batches", "_filled", "headers", "keys", "partition", "timestamps", "values")
 
     def __init__(self, partition: TopicPartition, filled: list[Column]) -> None:
         self.partition: TopicPartition = partition
         self._filled = filled
+        self._batches: list[Batch] = []
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
         self.timestamps: list[int] = []
@@ -74,7 +75,7 @@ class Column:
         self, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
     ) -> None:
         """Add one record."""
-        if not self.keys:
+        if not (self.keys or self._batches):
             self._filled.append(self)
         self.keys.append(key)
         self.values.append(value)
@@ -89,15 +90,26 @@ class Column:
         headers: list[Headers] | None,
     ) -> None:
         """Add many records, one at least."""
-        if not self.keys:
+        if not (self.keys or self._batches):
             self._filled.append(self)
         self.keys += keys
         self.values += values
         self.timestamps += timestamps
         self.headers += [()] * len(keys) if headers is None else headers
 
-    def take(self) -> Outgoing:
-        """Return and clear the buffered records."""
+    def put(self, batch: EncodedBatch) -> None:
+        """Add many encoded records, one at least."""
+        batches = self._batches
+        if self.keys:
+            batches.append(self._cut())
+        elif not batches:
+            self._filled.append(self)
+        elif isinstance(last := batches[-1], EncodedBatch):
+            last.append(batch)
+            return
+        batches.append(batch)
+
+    def _cut(self) -> Batch:
         # None means no headers at all, which the log writes faster than a list of empty headers.
         headers = self.headers[:] if any(self.headers) else None
         # Copies, so that the lists keep their capacity, and the writers that hold them stay valid.
@@ -106,7 +118,14 @@ class Column:
         self.values.clear()
         self.timestamps.clear()
         self.headers.clear()
-        return Outgoing(self.partition, batch)
+        return batch
+
+    def take(self) -> list[Outgoing]:
+        """Return and clear the buffered records."""
+        batches, self._batches = self._batches, []
+        if self.keys:
+            batches.append(self._cut())
+        return [Outgoing(self.partition, batch) for batch in batches]
 
 
 class UnplacedColumn(Column):
@@ -130,11 +149,10 @@ class UnplacedColumn(Column):
         self.append(key, value, timestamp, headers)
         self._choose.append(choose)
 
-    def take(self) -> Outgoing:
+    def take(self) -> list[Outgoing]:
         """Return and clear the buffered records."""
-        taken = super().take()
         choose, self._choose = self._choose, []
-        return Unplaced(taken.partition, taken.batch, choose)
+        return [Unplaced(taken.partition, taken.batch, choose) for taken in super().take()]
 
 
 class OutputBuffer:
@@ -169,7 +187,7 @@ class OutputBuffer:
 
     def take(self) -> list[Outgoing]:
         """Return and clear all records."""
-        taken = [column.take() for column in self._filled]
+        taken = [outgoing for column in self._filled for outgoing in column.take()]
         self._filled.clear()
         return taken
 

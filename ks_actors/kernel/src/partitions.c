@@ -1,6 +1,7 @@
-/* Which partition each key goes to, as Kafka's default partitioner has it, and columns taken apart by partition. */
+/* Which partition each key goes to, as Kafka's default partitioner has it, and columns taken apart by partition, or written by partition. */
 
-#include "kernel.h"
+#include "building.h"
+#include "store.h"
 
 #define MOST_PARTITIONS 0x7fffffffL /* Kafka's own numbers have 32 bits */
 
@@ -147,5 +148,112 @@ PyObject *kernel_scatter(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ss
     }
     PyMem_Free(where);
     PyMem_Free(sizes);
+    return result;
+}
+
+/* The records of one partition so far. */
+typedef struct {
+    Buffer buffer;
+    Py_ssize_t count;
+    int64_t first, latest;
+} Routed;
+
+/* Write one record; NOT_PLAIN when it does not fit any more. */
+static int put_routed(Routed *routed, const KernelContent *key, const KernelContent *value, int64_t time, Py_ssize_t limit) {
+    Buffer *buffer = &routed->buffer;
+    if (routed->count == 0) {
+        routed->first = routed->latest = time;
+    } else if (time > routed->latest) {
+        routed->latest = time;
+    }
+    int64_t delta = (int64_t)((uint64_t)time - (uint64_t)routed->first), content = value->length < 0 ? 0 : value->length;
+    int64_t size = 1 + varint_size(delta) + varint_size(routed->count) + varint_size(key->length) + key->length + varint_size(value->length) + content + 1;
+    if (varint_size(size) + size > limit - buffer->used) {
+        return NOT_PLAIN;
+    }
+    if (!grow(buffer, size + NUMBERS)) {
+        return FAILED;
+    }
+    put_varint(buffer, size);
+    buffer->bytes[buffer->used++] = 0;
+    put_varint(buffer, delta);
+    put_varint(buffer, routed->count++);
+    put_varint(buffer, key->length);
+    put_data(buffer, key->data, (size_t)key->length);
+    put_varint(buffer, value->length);
+    if (content > 0) {
+        put_data(buffer, value->data, (size_t)content);
+    }
+    put_varint(buffer, 0);
+    return DONE;
+}
+
+/* Write one record to the partition of its key; NOT_PLAIN for what is of another type, or has no key. */
+static int route_one(Routed *routed, long count, PyObject *key, PyObject *value, PyObject *timestamp, const int *forms, Py_ssize_t limit) {
+    KernelContent name, content = {.length = -1};
+    int64_t time;
+    int done = key != Py_None && kernel_number_of(timestamp, &time) ? kernel_content_of(key, forms[0], &name) : NOT_PLAIN;
+    if (done != DONE) {
+        return done;
+    }
+    if (value != Py_None) {
+        done = kernel_content_of(value, forms[1], &content);
+    }
+    if (done == DONE) {
+        long number = count == 1 ? 0 : (long)(murmur2((const uint8_t *)name.data, name.length) & 0x7fffffff) % count;
+        done = put_routed(&routed[number], &name, &content, time, limit);
+        Py_XDECREF(content.owner);
+    }
+    Py_XDECREF(name.owner);
+    return done;
+}
+
+/* Return what was written for each partition, None for the others. */
+static PyObject *routed_parts(const Routed *routed, long count) {
+    PyObject *parts = PyList_New(count);
+    for (long number = 0; parts != NULL && number < count; number++) {
+        const Routed *one = &routed[number];
+        PyObject *part = one->count == 0 ? Py_NewRef(Py_None)
+                                         : Py_BuildValue("(y#nLL)", (const char *)one->buffer.bytes, one->buffer.used, one->count, (long long)one->first,
+                                                         (long long)one->latest);
+        if (part == NULL) {
+            Py_CLEAR(parts);
+        } else {
+            PyList_SET_ITEM(parts, number, part);
+        }
+    }
+    return parts;
+}
+
+/* route_records(keys, values, timestamps, (key form, value form), count, limit): see _kernel.pyi */
+PyObject *kernel_route_records(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
+    int forms[2];
+    if (!kernel_has("route_records", nargs, 6) || !kernel_is_list("route_records", args[0]) || !kernel_is_list("route_records", args[1]) ||
+        !kernel_is_list("route_records", args[2]) || !kernel_is_tuple("route_records", args[3]) ||
+        !PyArg_ParseTuple(args[3], "ii", &forms[0], &forms[1])) {
+        return NULL;
+    }
+    const KernelStore shape = {.keys = forms[0], .values = forms[1]};
+    long count = kernel_has_forms("route_records", &shape) ? read_count(args[4]) : 0;
+    Py_ssize_t limit = PyErr_Occurred() ? 0 : PyLong_AsSsize_t(args[5]), total = PyList_GET_SIZE(args[2]);
+    if (PyErr_Occurred() || !kernel_is_long("route_records", args[0], total) || !kernel_is_long("route_records", args[1], total)) {
+        return NULL;
+    }
+    if (count > MOST_PARTITIONS) {
+        return PyErr_Format(PyExc_ValueError, "a topic has %ld partitions at most, not %ld", MOST_PARTITIONS, count);
+    }
+    Routed *routed = PyMem_Calloc((size_t)count, sizeof(Routed));
+    if (routed == NULL) {
+        return PyErr_NoMemory();
+    }
+    int done = DONE;
+    for (Py_ssize_t index = 0; done == DONE && index < total; index++) {
+        done = route_one(routed, count, PyList_GET_ITEM(args[0], index), PyList_GET_ITEM(args[1], index), PyList_GET_ITEM(args[2], index), forms, limit);
+    }
+    PyObject *result = done == FAILED ? NULL : done == NOT_PLAIN ? Py_NewRef(Py_None) : routed_parts(routed, count);
+    for (long number = 0; number < count; number++) {
+        PyMem_Free(routed[number].buffer.bytes);
+    }
+    PyMem_Free(routed);
     return result;
 }

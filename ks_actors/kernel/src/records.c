@@ -2,40 +2,17 @@
 
 #include "records.h"
 
-static int corrupt(const char *what) {
-    PyErr_Format(PyExc_ValueError, "%s", what);
-    return 0;
-}
-
-static inline int read_varint(KernelCursor *cursor, int64_t *value) {
-    const uint8_t *at = cursor->at;
-    uint64_t raw = 0;
-    for (int shift = 0; shift < 70; shift += 7) {
-        if (at >= cursor->end) {
-            return corrupt("a record ends in the middle of a number");
-        }
-        uint8_t byte = *at++;
-        raw |= (uint64_t)(byte & 0x7f) << (shift & 63);
-        if (!(byte & 0x80)) {
-            cursor->at = at;
-            *value = (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
-            return 1;
-        }
-    }
-    return corrupt("a number of a record has more than ten bytes");
-}
-
 /* Return a new reference to bytes, or to None where the length is negative; NULL with ValueError. */
 static inline PyObject *read_bytes(KernelCursor *cursor) {
     int64_t length;
-    if (!read_varint(cursor, &length)) {
+    if (!kernel_read_varint(cursor, &length)) {
         return NULL;
     }
     if (length < 0) {
         return Py_NewRef(Py_None);
     }
     if (length > cursor->end - cursor->at) {
-        corrupt("a key, value or header is longer than its record");
+        kernel_corrupt("a key, value or header is longer than its record");
         return NULL;
     }
     PyObject *found = PyBytes_FromStringAndSize((const char *)cursor->at, (Py_ssize_t)length);
@@ -45,11 +22,11 @@ static inline PyObject *read_bytes(KernelCursor *cursor) {
 
 static PyObject *read_header(KernelCursor *cursor) {
     int64_t length;
-    if (!read_varint(cursor, &length)) {
+    if (!kernel_read_varint(cursor, &length)) {
         return NULL;
     }
     if (length < 0 || length > cursor->end - cursor->at) {
-        corrupt("a header's name is longer than its record");
+        kernel_corrupt("a header's name is longer than its record");
         return NULL;
     }
     /* A broker does not look into names: bytes that are not UTF-8 become U+FFFD, as Kafka's Java client reads them. */
@@ -68,7 +45,7 @@ static PyObject *read_header(KernelCursor *cursor) {
 static PyObject *read_headers(KernelCursor *cursor, int64_t count) {
     /* A header takes two bytes at least: a count beyond that is nonsense, and must not become memory. */
     if (count < 0 || count > (cursor->end - cursor->at) / 2) {
-        corrupt("a record cannot have as many headers as it says");
+        kernel_corrupt("a record cannot have as many headers as it says");
         return NULL;
     }
     PyObject *headers = PyTuple_New((Py_ssize_t)count);
@@ -81,20 +58,6 @@ static PyObject *read_headers(KernelCursor *cursor, int64_t count) {
         }
     }
     return headers;
-}
-
-/* Set the cursor of one record behind its length, and `next` behind the record. */
-static inline int enter_record(const KernelCursor *all, KernelCursor *record, const uint8_t **next) {
-    int64_t length;
-    *record = *all;
-    if (!read_varint(record, &length)) {
-        return 0;
-    }
-    if (length <= 0 || length > record->end - record->at) {
-        return corrupt("a record is longer than its batch");
-    }
-    *next = record->end = record->at + length;
-    return 1;
 }
 
 void kernel_drop_columns(KernelColumns *columns) {
@@ -133,12 +96,12 @@ int kernel_read_record(KernelCursor *all, KernelColumns *columns, Py_ssize_t ind
     KernelCursor record;
     const uint8_t *next;
     int64_t time_delta, offset_delta, header_count;
-    if (!enter_record(all, &record, &next)) {
+    if (!kernel_enter_record(all, &record, &next)) {
         return 0;
     }
     record.at++; /* attributes: none are in use */
-    if (record.at > record.end || !read_varint(&record, &time_delta) || !read_varint(&record, &offset_delta)) {
-        return PyErr_Occurred() ? 0 : corrupt("a record ends too early");
+    if (record.at > record.end || !kernel_read_varint(&record, &time_delta) || !kernel_read_varint(&record, &offset_delta)) {
+        return PyErr_Occurred() ? 0 : kernel_corrupt("a record ends too early");
     }
     PyObject *key = read_bytes(&record);
     if (key == NULL) {
@@ -162,7 +125,7 @@ int kernel_read_record(KernelCursor *all, KernelColumns *columns, Py_ssize_t ind
         }
         PyList_SET_ITEM(columns->offsets, index, offset);
     }
-    if (!read_varint(&record, &header_count)) {
+    if (!kernel_read_varint(&record, &header_count)) {
         return 0;
     }
     if (header_count != 0) {
@@ -175,7 +138,7 @@ int kernel_read_record(KernelCursor *all, KernelColumns *columns, Py_ssize_t ind
         }
     }
     if (record.at != record.end) {
-        return corrupt("a record is longer than its fields");
+        return kernel_corrupt("a record is longer than its fields");
     }
     all->at = next;
     return 1;
@@ -188,7 +151,7 @@ static int view_of(PyObject *object, PyObject *at, Py_buffer *view, KernelCursor
     }
     if (begin < 0 || begin > view->len) {
         PyBuffer_Release(view);
-        return corrupt("records are asked for that are not in the batch");
+        return kernel_corrupt("records are asked for that are not in the batch");
     }
     cursor->at = (const uint8_t *)view->buf + begin;
     cursor->end = (const uint8_t *)view->buf + view->len;
@@ -217,7 +180,7 @@ PyObject *kernel_read_records(PyObject *Py_UNUSED(self), PyObject *const *args, 
     KernelColumns columns = {NULL, NULL, NULL, NULL, NULL};
     PyObject *result = NULL;
     if (count < 0 || count > (cursor.end - cursor.at) / KERNEL_LEAST_RECORD) {
-        corrupt("a batch holds fewer records than it says");
+        kernel_corrupt("a batch holds fewer records than it says");
         goto done;
     }
     if (!kernel_new_columns(&columns, count, with_offsets)) {
@@ -250,7 +213,7 @@ PyObject *kernel_skip_records(PyObject *Py_UNUSED(self), PyObject *const *args, 
     PyObject *result = NULL;
     for (; count > 0; count--) {
         const uint8_t *next;
-        if (!enter_record(&cursor, &record, &next)) {
+        if (!kernel_enter_record(&cursor, &record, &next)) {
             goto done;
         }
         cursor.at = next;
