@@ -100,6 +100,21 @@ def write_records(
     neither bytes nor None.
     """
 
+def skip_plain(data: Buffer, at: int, count: int, /) -> int | None:
+    """Return the start of the record that is `count` records after the record at `at`.
+
+    Return None if one of them is malformed, or has headers.
+    """
+
+def read_plain(
+    data: Buffer, at: int, count: int, base_time: int, append_time: bool, texts: int, /
+) -> tuple[list[Any], list[Any], list[int]]:
+    """Return keys, values and timestamps of `count` records, as `read_records` does.
+
+    With 1 in `texts` keys are str, with 2 values, with 3 both. Raises ValueError for malformed
+    records and UnicodeDecodeError.
+    """
+
 def join_records(
     parts: list[tuple[bytes, int, int]], start: int, limit: int, header: int, /
 ) -> tuple[bytearray, int, int, int]:

@@ -3,13 +3,14 @@
 from ks_actors.records._batch import Batch, Headers
 from ks_actors.records._custom_windows import CustomWindows, window_at
 from ks_actors.records._encoded_batch import EncodedBatch
+from ks_actors.records._fetched_batch import TEXT_KEYS, TEXT_VALUES, FetchedBatch, FetchedRun
 from ks_actors.records._header_bytes import (
     NO_HEADERS,
     headers_end,
     pack_headers,
     unpack_headers,
 )
-from ks_actors.records._lazy_batch import WORTHWHILE, LazyBatch
+from ks_actors.records._lazy_batch import WORTHWHILE, LazyBatch, mean_bytes
 from ks_actors.records._packed_batch import PackedBatch
 from ks_actors.records._partitioner import Partitioner, partition, warm_up
 from ks_actors.records._partitioner import partition as partition_of
@@ -27,10 +28,14 @@ __all__ = [
     "NO_HEADERS",
     "PUT_RETURN_CODE_NOT_PUT",
     "PUT_RETURN_CODE_VALID_TO_UNDEFINED",
+    "TEXT_KEYS",
+    "TEXT_VALUES",
     "WORTHWHILE",
     "Batch",
     "CustomWindows",
     "EncodedBatch",
+    "FetchedBatch",
+    "FetchedRun",
     "Headers",
     "LazyBatch",
     "PackedBatch",
@@ -41,6 +46,7 @@ __all__ = [
     "Window",
     "Windowed",
     "headers_end",
+    "mean_bytes",
     "murmur3_128",
     "pack_headers",
     "partition",

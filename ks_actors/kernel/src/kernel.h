@@ -33,6 +33,8 @@
 /* records.c */
 PyObject *kernel_read_records(PyObject *self, PyObject *const *args, Py_ssize_t count);
 PyObject *kernel_skip_records(PyObject *self, PyObject *const *args, Py_ssize_t count);
+PyObject *kernel_skip_plain(PyObject *self, PyObject *const *args, Py_ssize_t count);
+PyObject *kernel_read_plain(PyObject *self, PyObject *const *args, Py_ssize_t count);
 
 /* batches.c */
 PyObject *kernel_read_batches(PyObject *self, PyObject *const *args, Py_ssize_t count);

@@ -2,22 +2,36 @@
 
 #include "records.h"
 
-/* Return a new reference to bytes, or to None where the length is negative; NULL with ValueError. */
-static inline PyObject *read_bytes(KernelCursor *cursor) {
+/* The place of a key or value; the length of None is negative. */
+typedef struct {
+    const char *data;
     int64_t length;
-    if (!kernel_read_varint(cursor, &length)) {
-        return NULL;
+} Span;
+
+static inline int read_span(KernelCursor *cursor, Span *span) {
+    if (!kernel_read_varint(cursor, &span->length)) {
+        return 0;
     }
-    if (length < 0) {
+    if (span->length > cursor->end - cursor->at) {
+        return kernel_corrupt("a key, value or header is longer than its record");
+    }
+    span->data = (const char *)cursor->at;
+    cursor->at += span->length < 0 ? 0 : span->length;
+    return 1;
+}
+
+/* Return a new reference to bytes, to a text, or to None; NULL with ValueError or MemoryError. */
+static inline PyObject *object_of(const Span *span, int text) {
+    if (span->length < 0) {
         return Py_NewRef(Py_None);
     }
-    if (length > cursor->end - cursor->at) {
-        kernel_corrupt("a key, value or header is longer than its record");
-        return NULL;
-    }
-    PyObject *found = PyBytes_FromStringAndSize((const char *)cursor->at, (Py_ssize_t)length);
-    cursor->at += length;
-    return found;
+    return text ? PyUnicode_DecodeUTF8(span->data, (Py_ssize_t)span->length, NULL) : PyBytes_FromStringAndSize(span->data, (Py_ssize_t)span->length);
+}
+
+/* Return a new reference to bytes, or to None where the length is negative; NULL with ValueError. */
+static inline PyObject *read_bytes(KernelCursor *cursor) {
+    Span span;
+    return read_span(cursor, &span) ? object_of(&span, 0) : NULL;
 }
 
 static PyObject *read_header(KernelCursor *cursor) {
@@ -74,6 +88,7 @@ int kernel_new_columns(KernelColumns *columns, Py_ssize_t count, int with_offset
     columns->timestamps = PyList_New(count);
     columns->offsets = with_offsets ? PyList_New(count) : NULL;
     columns->headers = NULL;
+    columns->texts = 0;
     return columns->keys != NULL && columns->values != NULL && columns->timestamps != NULL && (columns->offsets != NULL || !with_offsets);
 }
 
@@ -103,20 +118,28 @@ int kernel_read_record(KernelCursor *all, KernelColumns *columns, Py_ssize_t ind
     if (record.at > record.end || !kernel_read_varint(&record, &time_delta) || !kernel_read_varint(&record, &offset_delta)) {
         return PyErr_Occurred() ? 0 : kernel_corrupt("a record ends too early");
     }
-    PyObject *key = read_bytes(&record);
+    Span spans[2];
+    PyObject *key = read_span(&record, &spans[0]) ? object_of(&spans[0], columns->texts & 1) : NULL;
     if (key == NULL) {
         return 0;
     }
     PyList_SET_ITEM(columns->keys, index, key);
-    PyObject *value = read_bytes(&record);
+    if (!read_span(&record, &spans[1])) {
+        return 0;
+    }
+    /* A value that is equal to its key, and a time that is equal to the one before, are the same object. */
+    int same = columns->texts == 3 && spans[0].length > 0 && spans[0].length == spans[1].length && memcmp(spans[0].data, spans[1].data, (size_t)spans[0].length) == 0;
+    PyObject *value = same ? Py_NewRef(key) : object_of(&spans[1], columns->texts & 2);
     if (value == NULL) {
         return 0;
     }
     PyList_SET_ITEM(columns->values, index, value);
-    PyObject *time = PyLong_FromLongLong(append_time ? base_time : (int64_t)((uint64_t)base_time + (uint64_t)time_delta));
+    int64_t moment = append_time ? base_time : (int64_t)((uint64_t)base_time + (uint64_t)time_delta);
+    PyObject *time = index > 0 && moment == columns->time ? Py_NewRef(PyList_GET_ITEM(columns->timestamps, index - 1)) : PyLong_FromLongLong(moment);
     if (time == NULL) {
         return 0;
     }
+    columns->time = moment;
     PyList_SET_ITEM(columns->timestamps, index, time);
     if (columns->offsets != NULL) {
         PyObject *offset = PyLong_FromLongLong((int64_t)((uint64_t)base_offset + (uint64_t)offset_delta));
@@ -139,6 +162,24 @@ int kernel_read_record(KernelCursor *all, KernelColumns *columns, Py_ssize_t ind
     }
     if (record.at != record.end) {
         return kernel_corrupt("a record is longer than its fields");
+    }
+    all->at = next;
+    return 1;
+}
+
+/* Tell whether the next record has all its fields and no headers, and move on; errors may be set. */
+static int skip_plain(KernelCursor *all) {
+    KernelCursor record;
+    const uint8_t *next;
+    int64_t number;
+    Span span;
+    if (!kernel_enter_record(all, &record, &next)) {
+        return 0;
+    }
+    record.at++; /* attributes: none are in use */
+    if (record.at > record.end || !kernel_read_varint(&record, &number) || !kernel_read_varint(&record, &number) || !read_span(&record, &span) ||
+        !read_span(&record, &span) || !kernel_read_varint(&record, &number) || number != 0 || record.at != record.end) {
+        return 0;
     }
     all->at = next;
     return 1;
@@ -177,7 +218,7 @@ PyObject *kernel_read_records(PyObject *Py_UNUSED(self), PyObject *const *args, 
     if (!view_of(args[0], args[1], &view, &cursor)) {
         return NULL;
     }
-    KernelColumns columns = {NULL, NULL, NULL, NULL, NULL};
+    KernelColumns columns = {NULL, NULL, NULL, NULL, NULL, 0, 0};
     PyObject *result = NULL;
     if (count < 0 || count > (cursor.end - cursor.at) / KERNEL_LEAST_RECORD) {
         kernel_corrupt("a batch holds fewer records than it says");
@@ -220,6 +261,61 @@ PyObject *kernel_skip_records(PyObject *Py_UNUSED(self), PyObject *const *args, 
     }
     result = PyLong_FromSsize_t(cursor.at - (const uint8_t *)view.buf);
 done:
+    PyBuffer_Release(&view);
+    return result;
+}
+
+/* skip_plain(data, at, count): see _kernel.pyi */
+PyObject *kernel_skip_plain(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
+    if (!kernel_has("skip_plain", nargs, 3)) {
+        return NULL;
+    }
+    Py_ssize_t count = PyLong_AsSsize_t(args[2]);
+    Py_buffer view;
+    KernelCursor cursor;
+    if ((count == -1 && PyErr_Occurred()) || !view_of(args[0], args[1], &view, &cursor)) {
+        return NULL;
+    }
+    while (count > 0 && skip_plain(&cursor)) {
+        count--;
+    }
+    PyObject *result = count > 0 ? Py_NewRef(Py_None) : PyLong_FromSsize_t(cursor.at - (const uint8_t *)view.buf);
+    if (count > 0) {
+        PyErr_Clear();
+    }
+    PyBuffer_Release(&view);
+    return result;
+}
+
+/* read_plain(data, at, count, base_time, append_time, texts): see _kernel.pyi */
+PyObject *kernel_read_plain(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
+    if (!kernel_has("read_plain", nargs, 6)) {
+        return NULL;
+    }
+    Py_ssize_t count = PyLong_AsSsize_t(args[2]);
+    int64_t base_time = PyErr_Occurred() ? 0 : PyLong_AsLongLong(args[3]);
+    int append_time = PyErr_Occurred() ? 0 : PyObject_IsTrue(args[4]);
+    long texts = PyErr_Occurred() ? 0 : PyLong_AsLong(args[5]);
+    Py_buffer view;
+    KernelCursor cursor;
+    if (PyErr_Occurred() || !view_of(args[0], args[1], &view, &cursor)) {
+        return NULL;
+    }
+    KernelColumns columns = {NULL, NULL, NULL, NULL, NULL, 0, 0};
+    PyObject *result = NULL;
+    if (count < 0 || count > (cursor.end - cursor.at) / KERNEL_LEAST_RECORD) {
+        kernel_corrupt("a batch holds fewer records than it says");
+    } else if (kernel_new_columns(&columns, count, 0)) {
+        Py_ssize_t index = 0;
+        columns.texts = (int)texts & 3;
+        while (index < count && kernel_read_record(&cursor, &columns, index, count, 0, base_time, append_time)) {
+            index++;
+        }
+        if (index == count) {
+            result = PyTuple_Pack(3, columns.keys, columns.values, columns.timestamps);
+        }
+    }
+    kernel_drop_columns(&columns);
     PyBuffer_Release(&view);
     return result;
 }

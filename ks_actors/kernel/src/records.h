@@ -12,6 +12,8 @@ typedef struct {
 
 typedef struct {
     PyObject *keys, *values, *timestamps, *offsets, *headers; /* `offsets` and `headers` may be NULL */
+    int texts;                                                /* which of them become texts: keys (1), values (2) */
+    int64_t time;                                             /* the last one */
 } KernelColumns;
 
 static inline int kernel_corrupt(const char *what) {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors.metrics import Histogram, Timing
-from ks_actors.records import EncodedBatch
+from ks_actors.records import EncodedBatch, mean_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from ks_actors.records import Batch
     from ks_actors.task.figures._emissions import Emitted
 
-_SAMPLE: Final = 8
-# Bytes that an encoded record has besides its key and value.
-_FRAME: Final = 8
 AGE_BOUNDS_MS: Final = (
     *(1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0),
     *(1_000.0, 2_000.0, 5_000.0, 10_000.0, 30_000.0, 60_000.0, 300_000.0, 3_600_000.0),
@@ -27,13 +24,7 @@ AGE_BOUNDS_MS: Final = (
 
 def estimated_bytes(batch: Batch) -> float:
     """Return the approximate bytes of keys and values, from a sample of the records."""
-    count = len(batch.keys)
-    taken = min(count, _SAMPLE)
-    if not taken:
-        return 0.0
-    places = range(0, taken * (count // taken), count // taken)
-    sample = sum(len(batch.keys[at] or b"") + len(batch.values[at] or b"") for at in places)
-    return sample * count / taken
+    return mean_bytes(batch) * len(batch)
 
 
 def _last(batch: Batch) -> tuple[int, float]:
@@ -42,7 +33,7 @@ def _last(batch: Batch) -> tuple[int, float]:
     Of an encoded batch return the highest timestamp and the mean, without decoding it.
     """
     if isinstance(batch, EncodedBatch):
-        return batch.latest, max(0.0, batch.own_bytes / len(batch) - _FRAME)
+        return batch.latest, mean_bytes(batch)
     return batch.timestamps[-1], len(batch.keys[-1] or b"") + len(batch.values[-1] or b"")
 
 
