@@ -21,6 +21,10 @@ TABLE: Final[dict[str, str]] = {
     "read_batches": "data number number number number number number",
     "behind_batches": "data",
     "write_records": "list list times headers number number number",
+    "route_records": "list list times pair count number",
+    "join_records": "parts number number number",
+    "skip_plain": "data number number",
+    "read_plain": "data number number number flag number",
     "write_changes": "changed list forms number",
     "engine_rows": "noted list timed data",
     "crc32c": "data flag",
@@ -225,6 +229,13 @@ class Scene:
 
     def _forms(self) -> Any:
         return tuple(self.random.choice((0, 1, 2, 0, 1, 2, 3, Acting(self))) for _ in range(3))
+
+    def _pair(self) -> Any:
+        return self._forms()[1:]
+
+    def _parts(self) -> Any:
+        self.lists.append([(bytes(self._data()), self.random.choice((0, 1, 1, self.number())), self.number()) for _ in range(3)])
+        return self.lists[-1]
 
     def _timed(self) -> Any:
         return (*self._forms(), self._flag(), self.random.choice((0, 10, self.number())))

@@ -272,6 +272,10 @@ static int join_part(Joined *joined, PyObject *part) {
     if (!kernel_is_tuple("join_records", part) || !PyArg_ParseTuple(part, "O!nL", &PyBytes_Type, &data, &count, &base)) {
         return -1;
     }
+    if (count < 0) {
+        PyErr_SetString(PyExc_ValueError, "a part has no negative number of records");
+        return -1;
+    }
     if (joined->skip >= count) {
         joined->skip -= count;
         return 1;
@@ -311,7 +315,9 @@ PyObject *kernel_join_records(PyObject *Py_UNUSED(self), PyObject *const *args, 
         joined.buffer.used = header;
     }
     for (Py_ssize_t index = 0; fits == 1 && index < PyList_GET_SIZE(args[0]); index++) {
-        fits = join_part(&joined, PyList_GET_ITEM(args[0], index));
+        PyObject *part = Py_NewRef(PyList_GET_ITEM(args[0], index)); /* its numbers may run anything */
+        fits = join_part(&joined, part);
+        Py_DECREF(part);
     }
     if (fits >= 0 && joined.written == 0) {
         PyErr_SetString(PyExc_ValueError, "join_records starts at a record that there is");

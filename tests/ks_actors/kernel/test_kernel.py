@@ -234,10 +234,16 @@ def test_nothing_leaks() -> None:
         _kernel.read_records(written, 0, 200, 0, 0, False, True)
         _kernel.scatter(_kernel.partitions(given_columns[0], 4), 4, list(given_columns[:3]))
         _kernel.decode_texts(_kernel.encode_texts(["text", "täxt"]))
+        parts = _kernel.route_records(["text", "täxt"], ["täxt", None], [1, 1 << 40], (1, 1), 2, LIMIT) or []
+        _kernel.join_records([part[:3] for part in parts if part is not None], 1, LIMIT, 0)
+        _kernel.read_plain(written, 0, 200, 0, False, 0)
         for call in (
             lambda: _kernel.read_records(written[:-1], 0, 200, 0, 0, False, True),
             lambda: _kernel.write_records(bad, *given_columns[1:], 0, LIMIT, 0),
             lambda: _kernel.partitions(bad, 4),
+            lambda: _kernel.route_records(["täxt", "\ud800"], ["täxt"] * 2, [1, 1], (1, 1), 2, LIMIT),
+            lambda: _kernel.join_records([(bytes(written[:-1]), 200, 0)], 0, LIMIT, 0),
+            lambda: _kernel.read_plain(b"\x10\0\0\0\x02\xff\x02v\0", 0, 1, 0, False, 1),
             lambda: _kernel.decode_texts([b"\xff"]),
         ):
             with suppress(ValueError, TypeError):

@@ -215,6 +215,7 @@ CALLS: Final[dict[str, Callable[[Columns], Call]]] = {
     "encode_longs": lambda columns: (kernel.encode_longs, columns.numbers),
     "window_keys": lambda columns: (kernel.window_keys, columns.data, columns.numbers, None),
     "write_records": lambda columns: (kernel.write_records, columns.data, columns.data, columns.numbers, None, 0, 1 << 20, 0),
+    "route_records": lambda columns: (kernel.route_records, columns.texts, columns.data, columns.numbers, (1, 0), 3, 1 << 20),
     "entry_columns": lambda columns: (kernel.entry_columns, columns.entries, {}, columns.texts),
     "absent": lambda columns: (kernel.absent, {}, columns.texts, 0),
     "engine_rows": lambda columns: (kernel.engine_rows, (columns.entries, {}, {}), columns.texts, (0, 1, 2, True, 0), b""),
@@ -415,6 +416,7 @@ NOTED: Any = ({}, {}, {})
 ODD: Any = (([], {}, {}), ({}, [], {}), ({}, {}, []), ({}, {}))
 OUT: Any = ([], [], [], False)
 NUMBERS = array("q", [1])
+RECORD = b"\x10\0\0\0\x02k\x02v\0"
 REFUSED: Final[dict[str, list[tuple[Any, ...]]]] = {
     "absent": [(), ([], [], 0), ({}, (), 0), ({}, [], "a")],
     "add_places": [({}, [], array("i"), 0, []), ({}, ["a"], array("q"), 0, [0]), ({"a": 9}, ["a"], NUMBERS, 0, [0])],
@@ -443,6 +445,29 @@ REFUSED: Final[dict[str, list[tuple[Any, ...]]]] = {
     "window_keys": [(["a"], [], None), (["a"], ["b"], None)],
     "window_values": [({}, [], [], True)],
     "windowed": [(Windowed, ["a"], []), (str, ["a"], ["w"])],
+    "route_records": [
+        (),
+        (["a"], ["b"], [1], (1, 1), 0, 99),
+        (["a"], ["b"], [1], (1, 3), 1, 99),
+        (["a"], ["b"], [1], [1, 1], 1, 99),
+        (["a"], [], [1], (1, 1), 1, 99),
+        ([], [], [], (1, 1), 1 << 31, 99),
+        ((), [], [], (1, 1), 1, 99),
+    ],
+    "join_records": [
+        (),
+        ([], 0, 99, 0),
+        ([(RECORD, 1, 0)], 1, 99, 0),
+        ([(RECORD, 1, 0)], 0, 99, 5_000),
+        ([(RECORD, 1, 0)], -1, 99, 0),
+        ([(RECORD, -1, 0), (RECORD, 1, 0)], 0, 99, 0),
+        ([(RECORD, 2, 0)], 0, 99, 0),
+        ([(RECORD[:-1], 1, 0)], 0, 99, 0),
+        ([[RECORD, 1, 0]], 0, 99, 0),
+        ([(b"\2\0", 1, 0)], 0, 99, 0),
+    ],
+    "skip_plain": [(), (RECORD, 9_999, 1), (RECORD, "a", 1)],
+    "read_plain": [(), (RECORD, 0, 9_999, 0, False, 0), (RECORD, 0, -1, 0, False, 0), (RECORD[:-1], 0, 1, 0, False, 0), ("a", 0, 0, 0, False, 0)],
     "write_changes": [
         (),
         (NOTED, (), (0, 0, 0), 1),
