@@ -16,7 +16,7 @@ TEXT_KEYS, TEXT_VALUES = 1, 2
 
 
 class FetchedRun(NamedTuple):
-    """Well-formed records without headers, from `at` to `stop` in the bytes of a record batch.
+    """A number of well-formed records without headers, from `at` to `stop` in some bytes.
 
     `time` is the base of their timestamps, or with `append_time` the timestamp of all.
     """
@@ -24,25 +24,25 @@ class FetchedRun(NamedTuple):
     data: memoryview | bytes
     at: int
     stop: int
-    count: int
+    number: int
     time: int
     append_time: bool
 
     def read(self, texts: int) -> Columns:
         """Return keys, values and timestamps; `texts` are as in the kernel's `read_plain`."""
         return _kernel.read_plain(
-            self.data, self.at, self.count, self.time, self.append_time, texts
+            self.data, self.at, self.number, self.time, self.append_time, texts
         )
 
     def slice(self, start: int, stop: int) -> FetchedRun:
         """Return records `start` to before `stop`."""
-        if start == 0 and stop == self.count:
+        if start == 0 and stop == self.number:
             return self
         at = _kernel.skip_records(self.data, self.at, start)
         end = self.stop
-        if stop < self.count:
+        if stop < self.number:
             end = _kernel.skip_records(self.data, at, stop - start)
-        return self._replace(at=at, stop=end, count=stop - start)
+        return self._replace(at=at, stop=end, number=stop - start)
 
 
 @final
@@ -88,10 +88,10 @@ class FetchedBatch(LazyBatch):
         runs: list[FetchedRun] = []
         before = 0
         for run in self._runs:
-            first, end = max(start - before, 0), min(stop - before, run.count)
+            first, end = max(start - before, 0), min(stop - before, run.number)
             if first < end:
                 runs.append(run.slice(first, end))
-            before += run.count
+            before += run.number
         return FetchedBatch(runs, self.offsets[start:stop])
 
     def write(self, start: int, limit: int, header: int) -> tuple[bytearray, int, int, int]:

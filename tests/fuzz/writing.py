@@ -59,11 +59,11 @@ def routed(random: Random) -> None:
     """Write records by partition, join what was written to others, and read it again as bytes and as texts."""
     count, total, forms = random.choice((1, 2, 7)), random.choice((1, 5, 40)), (random.randrange(3), random.randrange(3))
     makers: tuple[Callable[[], Any], ...] = (lambda: some_bytes(random) or b"", lambda: text(random), lambda: random.choice(EDGES))
-    keys = [makers[forms[0]]() for _ in range(total)]
-    values = [random.choice((None, makers[forms[1]](), makers[forms[1]]())) for _ in range(total)]
+    keys: list[Any] = [makers[forms[0]]() for _ in range(total)]
+    values: list[Any] = [random.choice((None, makers[forms[1]](), makers[forms[1]]())) for _ in range(total)]
     if forms[0] == forms[1]:
         values = [key if random.random() < 0.5 else value for key, value in zip(keys, values, strict=True)]
-    times = [random.choice((random.randrange(3), *EDGES)) for _ in range(total)]
+    times: list[Any] = [random.choice((random.randrange(3), *EDGES)) for _ in range(total)]
     spoilt = random.random() < 0.2
     if spoilt:
         column, odd = random.choice(
@@ -75,7 +75,9 @@ def routed(random: Random) -> None:
     if spoilt:
         assert found is None
         return
-    bare = [[None if each is None else WRITERS[form](each) for each in column] for column, form in zip((keys, values), forms, strict=True)]
+    bare: list[list[Any]] = [
+        [None if each is None else WRITERS[form](each) for each in column] for column, form in zip((keys, values), forms, strict=True)
+    ]
     where = [partition(key, count) for key in bare[0]]
     parts = [
         [column and [each for each, at in zip(column, where, strict=True) if at == number] for column in (*bare, times)] for number in range(count)

@@ -12,7 +12,7 @@ from ks_actors.config._exception_handlers import log_and_continue
 from ks_actors.dsl import Consumed, Produced, StreamsBuilder
 from ks_actors.kernel import HAS_KERNEL, kernel
 from ks_actors.log import TopicPartition
-from ks_actors.records import Batch, EncodedBatch, FetchedBatch, FetchedRun, TaskId
+from ks_actors.records import Batch, EncodedBatch, FetchedBatch, FetchedRun, Headers, TaskId
 from ks_actors.serdes import LONG, STRING, json
 from ks_actors.task import TaskParts
 from ks_actors.task._task_runner import TaskRunner
@@ -37,7 +37,7 @@ def records(odd: tuple[bytes | None, bytes], at: int, *, headers: bool) -> Batch
     keys = [b"k%d" % (number % 7) for number in range(COUNT)]
     values[at], keys[at] = odd
     times = [1_000 + number // 3 * (-1) ** number for number in range(COUNT)]
-    told = [(("h", b"v"),) if headers and number % 5 == 0 else () for number in range(COUNT)]
+    told: list[Headers] = [(("h", b"v"),) if headers and number % 5 == 0 else () for number in range(COUNT)]
     return Batch(keys, values, times, told if headers else None, range(10, 10 + COUNT))
 
 
