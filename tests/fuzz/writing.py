@@ -66,9 +66,9 @@ def routed(random: Random) -> None:
     times: list[Any] = [random.choice((random.randrange(3), *EDGES)) for _ in range(total)]
     spoilt = random.random() < 0.2
     if spoilt:
-        column, odd = random.choice(
-            ((keys, (None, Bits(b"k"), Word("k"), "\ud800")), (values, (Bits(b"v"), True, 1 << 63)), (times, (None, 1 << 63, True)))
-        )
+        no_keys, no_values, no_times = (None, Bits(b"k"), Word("k"), "\ud800"), (Bits(b"v"), True, 1 << 63), (None, 1 << 63, True)
+        spoils: Any = random.choice(((keys, no_keys), (values, no_values), (times, no_times)))
+        column, odd = spoils
         column[random.randrange(total)] = random.choice(odd)
     limit = random.choice((1 << 20, 1 << 20, 100))
     found = _kernel.route_records(keys, values, times, forms, count, limit)
@@ -79,15 +79,15 @@ def routed(random: Random) -> None:
         [None if each is None else WRITERS[form](each) for each in column] for column, form in zip((keys, values), forms, strict=True)
     ]
     where = [partition(key, count) for key in bare[0]]
-    parts = [
-        [column and [each for each, at in zip(column, where, strict=True) if at == number] for column in (*bare, times)] for number in range(count)
+    parts: list[Any] = [
+        [[each for each, at in zip(column, where, strict=True) if at == number] for column in (*bare, times)] for number in range(count)
     ]
-    wanted = [None if not part[0] else _kernel.write_records(*part, None, 0, MOST, 0) for part in parts]
+    wanted = [None if not part[0] else _kernel.write_records(part[0], part[1], part[2], None, 0, MOST, 0) for part in parts]
     if found is None:
         assert any(each is not None and len(each[0]) > limit for each in wanted)
         return
     assert found == [each and (bytes(each[0]), *each[1:]) for each in wanted]
-    whole: list[Any] = [sum((part[place] for part in parts), []) for place in range(3)]
+    whole: list[Any] = [[each for part in parts for each in part[place]] for place in range(3)]
     pieces = [each[:3] for each in found if each is not None]
     start, most, header = random.randrange(total), random.choice((0, 100, 1000, 1 << 20)), random.choice((0, 61))
     assert _kernel.join_records(pieces, start, most, header) == expected([*whole, [()] * total], start, most, header)
@@ -95,7 +95,7 @@ def routed(random: Random) -> None:
         at = random.randrange(number)
         behind = _kernel.skip_records(data, 0, at)
         texts = (forms[0] == 1) + 2 * (forms[1] == 1)
-        plain = _kernel.read_records(data, 0, number, 0, first, False, False)[1:4]
+        plain: Any = _kernel.read_records(data, 0, number, 0, first, False, False)[1:4]
         assert (_kernel.skip_plain(data, behind, number - at), _kernel.read_plain(data, 0, number, first, False, 0)) == (len(data), plain)
         read = _kernel.read_plain(data, behind, number - at, first, False, texts)
         assert read == tuple(
