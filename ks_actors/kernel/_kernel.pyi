@@ -25,6 +25,7 @@ def read_records(
     base_time: int,
     append_time: bool,
     with_offsets: bool,
+    texts: int = ...,
     /,
 ) -> tuple[
     int,
@@ -38,11 +39,15 @@ def read_records(
 
     Returns the position after them, keys, values, and timestamps (ms: `base_time` plus the record's
     delta, or `base_time` itself with `append_time`). Then come headers (None when no record has
-    any) and, if asked for, offsets. Raises ValueError for invalid records.
+    any) and, if asked for, offsets. With 1 in `texts` keys are str, with 2 values. Raises
+    ValueError for invalid records, and UnicodeDecodeError.
     """
 
-def skip_records(data: Buffer, at: int, count: int, /) -> int:
-    """Return the position after the next `count` records. Raises ValueError for invalid ones."""
+def skip_records(data: Buffer, at: int, count: int, plain: bool = ..., /) -> int:
+    """Return the position after the next `count` records. Raises ValueError for invalid ones.
+
+    Only with `plain` all fields are looked at, and headers are invalid.
+    """
 
 def read_batches(
     data: Buffer,
@@ -100,29 +105,14 @@ def write_records(
     neither bytes nor None.
     """
 
-def skip_plain(data: Buffer, at: int, count: int, /) -> int | None:
-    """Return the start of the record that is `count` records after the record at `at`.
-
-    Return None if one of them is malformed, or has headers.
-    """
-
-def read_plain(
-    data: Buffer, at: int, count: int, base_time: int, append_time: bool, texts: int, /
-) -> tuple[list[Any], list[Any], list[int]]:
-    """Return keys, values and timestamps of `count` records, as `read_records` does.
-
-    With 1 in `texts` keys are str, with 2 values, with 3 both. Raises ValueError for malformed
-    records and UnicodeDecodeError.
-    """
-
 def join_records(
-    parts: list[tuple[bytes, int, int]], start: int, limit: int, header: int, /
+    runs: list[tuple[Buffer, int, int, int, int, bool]], start: int, limit: int, header: int, /
 ) -> tuple[bytearray, int, int, int]:
-    """Write records that are written already, from index `start` on, as `write_records` does.
+    """Write records that are bytes already as `write_records` does, from index `start` on.
 
-    A part is the records of a record batch without a header, their number, and the timestamp of the
-    first record. The parts follow each other. Raises ValueError for malformed records, and when
-    there is no record at `start`.
+    A run is bytes, the start and the stop of the records there, their number, the base of their
+    timestamps, and whether that is the timestamp of all. Raises ValueError for malformed records,
+    and when there is no record at `start`.
     """
 
 def write_changes(
@@ -179,14 +169,6 @@ def partitions(keys: list[bytes], count: int, /) -> list[int]:
     """Return each key's partition among `count`, as Kafka's default partitioner does.
 
     Raises TypeError for keys that are not bytes.
-    """
-
-def scatter(
-    numbers: list[int], count: int, columns: list[list[Any]], /
-) -> list[list[list[Any] | None]]:
-    """Split each column by number: a list for each number below `count`, in order.
-
-    It is None for numbers that do not occur.
     """
 
 def route_records(

@@ -2,8 +2,13 @@
 
 from ks_actors.records._batch import Batch, Headers
 from ks_actors.records._custom_windows import CustomWindows, window_at
-from ks_actors.records._encoded_batch import EncodedBatch
-from ks_actors.records._fetched_batch import TEXT_KEYS, TEXT_VALUES, FetchedBatch, FetchedRun
+from ks_actors.records._encoded_batch import (
+    TEXT_KEYS,
+    TEXT_VALUES,
+    EncodedBatch,
+    FetchedBatch,
+    Run,
+)
 from ks_actors.records._header_bytes import (
     NO_HEADERS,
     headers_end,
@@ -35,11 +40,11 @@ __all__ = [
     "CustomWindows",
     "EncodedBatch",
     "FetchedBatch",
-    "FetchedRun",
     "Headers",
     "LazyBatch",
     "PackedBatch",
     "Partitioner",
+    "Run",
     "TaskId",
     "TopicPartition",
     "VersionedRecord",

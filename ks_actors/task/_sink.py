@@ -436,13 +436,6 @@ def _scattered(
     headers: list[Headers] | None,
 ) -> Iterable[Part | None]:
     """Return columns split by number; None for numbers that do not occur."""
-    if HAS_KERNEL:
-        columns: list[list[Any]] = (
-            [keys, values, timestamps] if headers is None else [keys, values, timestamps, headers]
-        )
-        for part in zip(*_kernel.scatter(numbers, count, columns), strict=True):
-            yield None if part[0] is None else part if headers is not None else (*part, None)
-        return
     for place in range(count):
         picked = [number == place for number in numbers]
         yield (

@@ -89,19 +89,20 @@ def routed(random: Random) -> None:
     assert found == [each and (bytes(each[0]), *each[1:]) for each in wanted]
     whole: list[Any] = [[each for part in parts for each in part[place]] for place in range(3)]
     pieces = [each[:3] for each in found if each is not None]
+    runs = [(data, 0, len(data), number, first, False) for data, number, first in pieces]
     start, most, header = random.randrange(total), random.choice((0, 100, 1000, 1 << 20)), random.choice((0, 61))
-    assert _kernel.join_records(pieces, start, most, header) == expected([*whole, [()] * total], start, most, header)
+    assert _kernel.join_records(runs, start, most, header) == expected([*whole, [()] * total], start, most, header)
     for data, number, first in pieces:
         at = random.randrange(number)
         behind = _kernel.skip_records(data, 0, at)
         texts = (forms[0] == 1) + 2 * (forms[1] == 1)
         plain: Any = _kernel.read_records(data, 0, number, 0, first, False, False)[1:4]
-        assert (_kernel.skip_plain(data, behind, number - at), _kernel.read_plain(data, 0, number, first, False, 0)) == (len(data), plain)
-        read = _kernel.read_plain(data, behind, number - at, first, False, texts)
+        assert _kernel.skip_records(data, behind, number - at, True) == len(data)
+        read = _kernel.read_records(data, behind, number - at, 0, first, False, False, texts)[1:4]
         assert read == tuple(
             [each.decode() if each is not None and texts >> place & 1 else each for each in column[at:]] for place, column in enumerate(plain)
         )
-        assert _kernel.skip_plain(data[:-1], 0, number) is None
+        assert outcome(_kernel.skip_records, data[:-1], 0, number, True) == (None, ValueError)
 
 
 def written(random: Random) -> None:

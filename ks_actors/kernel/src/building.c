@@ -231,19 +231,19 @@ typedef struct {
     int64_t first, latest;
 } Joined;
 
-/* Append the next record of a part, which begins at time `base`, with its new place and time; return as `put_record` does. */
-static int join_one(Joined *joined, KernelCursor *part, int64_t base) {
+/* Append the next record of a run, which begins at time `base`, with its new place and time; return as `put_record` does. */
+static int join_one(Joined *joined, KernelCursor *run, int64_t base, int append_time) {
     KernelCursor record;
     const uint8_t *next;
     int64_t time, offset;
-    if (!kernel_enter_record(part, &record, &next)) {
+    if (!kernel_enter_record(run, &record, &next)) {
         return -1;
     }
     record.at++; /* attributes: none are in use */
     if (record.at > record.end || !kernel_read_varint(&record, &time) || !kernel_read_varint(&record, &offset)) {
         return PyErr_Occurred() || !kernel_corrupt("a record ends too early") ? -1 : 0;
     }
-    time = (int64_t)((uint64_t)base + (uint64_t)time);
+    time = append_time ? base : (int64_t)((uint64_t)base + (uint64_t)time);
     int64_t first = joined->written == 0 ? time : joined->first, delta = (int64_t)((uint64_t)time - (uint64_t)first), rest = record.end - record.at;
     int64_t size = 1 + varint_size(delta) + varint_size(joined->written) + rest;
     if (joined->written > 0 && joined->buffer.used + varint_size(size) + size > joined->limit) {
@@ -260,40 +260,35 @@ static int join_one(Joined *joined, KernelCursor *part, int64_t base) {
     joined->latest = joined->written == 0 || time > joined->latest ? time : joined->latest;
     joined->first = first;
     joined->written++;
-    part->at = next;
+    run->at = next;
     return 1;
 }
 
-/* Append the records of a part behind those to skip; return as `put_record` does. */
-static int join_part(Joined *joined, PyObject *part) {
-    PyObject *data;
-    Py_ssize_t count;
+/* Append the records of a run behind those to skip; return as `put_record` does. */
+static int join_run(Joined *joined, PyObject *run) {
+    Py_buffer view;
+    Py_ssize_t at, stop, count;
     long long base;
-    if (!kernel_is_tuple("join_records", part) || !PyArg_ParseTuple(part, "O!nL", &PyBytes_Type, &data, &count, &base)) {
+    int append_time, fits = 1;
+    if (!kernel_is_tuple("join_records", run) || !PyArg_ParseTuple(run, "y*nnnLp", &view, &at, &stop, &count, &base, &append_time)) {
         return -1;
     }
-    if (count < 0) {
-        PyErr_SetString(PyExc_ValueError, "a part has no negative number of records");
-        return -1;
+    KernelCursor cursor = {(const uint8_t *)view.buf + at, (const uint8_t *)view.buf + stop}, record;
+    if (at < 0 || stop < at || stop > view.len || count < 0) {
+        kernel_corrupt("a run is a part of its bytes");
+        fits = -1;
     }
-    if (joined->skip >= count) {
-        joined->skip -= count;
-        return 1;
+    for (; fits == 1 && joined->skip > 0 && count > 0; joined->skip--, count--) {
+        fits = kernel_enter_record(&cursor, &record, &cursor.at) ? 1 : -1;
     }
-    KernelCursor cursor = {(const uint8_t *)PyBytes_AS_STRING(data), (const uint8_t *)PyBytes_AS_STRING(data) + PyBytes_GET_SIZE(data)}, record;
-    for (; joined->skip > 0; joined->skip--, count--) {
-        if (!kernel_enter_record(&cursor, &record, &cursor.at)) {
-            return -1;
-        }
-    }
-    int fits = 1;
     for (; fits == 1 && count > 0; count--) {
-        fits = join_one(joined, &cursor, base);
+        fits = join_one(joined, &cursor, base, append_time);
     }
+    PyBuffer_Release(&view);
     return fits;
 }
 
-/* join_records(parts, start, limit, header): see _kernel.pyi */
+/* join_records(runs, start, limit, header): see _kernel.pyi */
 PyObject *kernel_join_records(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
     if (!kernel_has("join_records", nargs, 4) || !kernel_is_list("join_records", args[0])) {
         return NULL;
@@ -315,9 +310,9 @@ PyObject *kernel_join_records(PyObject *Py_UNUSED(self), PyObject *const *args, 
         joined.buffer.used = header;
     }
     for (Py_ssize_t index = 0; fits == 1 && index < PyList_GET_SIZE(args[0]); index++) {
-        PyObject *part = Py_NewRef(PyList_GET_ITEM(args[0], index)); /* its numbers may run anything */
-        fits = join_part(&joined, part);
-        Py_DECREF(part);
+        PyObject *run = Py_NewRef(PyList_GET_ITEM(args[0], index)); /* its numbers may run anything */
+        fits = join_run(&joined, run);
+        Py_DECREF(run);
     }
     if (fits >= 0 && joined.written == 0) {
         PyErr_SetString(PyExc_ValueError, "join_records starts at a record that there is");

@@ -33,8 +33,6 @@
 /* records.c */
 PyObject *kernel_read_records(PyObject *self, PyObject *const *args, Py_ssize_t count);
 PyObject *kernel_skip_records(PyObject *self, PyObject *const *args, Py_ssize_t count);
-PyObject *kernel_skip_plain(PyObject *self, PyObject *const *args, Py_ssize_t count);
-PyObject *kernel_read_plain(PyObject *self, PyObject *const *args, Py_ssize_t count);
 
 /* batches.c */
 PyObject *kernel_read_batches(PyObject *self, PyObject *const *args, Py_ssize_t count);
@@ -83,7 +81,6 @@ PyObject *kernel_crc32c(PyObject *self, PyObject *const *args, Py_ssize_t count)
 
 /* partitions.c */
 PyObject *kernel_partitions(PyObject *self, PyObject *const *args, Py_ssize_t count);
-PyObject *kernel_scatter(PyObject *self, PyObject *const *args, Py_ssize_t count);
 PyObject *kernel_route_records(PyObject *self, PyObject *const *args, Py_ssize_t count);
 
 /* columns.c */

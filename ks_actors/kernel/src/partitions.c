@@ -1,4 +1,4 @@
-/* Which partition each key goes to, as Kafka's default partitioner has it, and columns taken apart by partition, or written by partition. */
+/* Which partition each key goes to, as Kafka's default partitioner has it, and records written by partition. */
 
 #include "building.h"
 #include "store.h"
@@ -63,94 +63,6 @@ PyObject *kernel_partitions(PyObject *Py_UNUSED(self), PyObject *const *args, Py
     return found;
 }
 
-/* Read the numbers; return whether all are below `count`, or set ValueError. */
-static int read_numbers(PyObject *numbers, long count, long *where) {
-    for (Py_ssize_t index = 0; index < PyList_GET_SIZE(numbers); index++) {
-        PyObject *object = PyList_GET_ITEM(numbers, index);
-        /* Anything but an int could run code that changes the lists. */
-        long number = PyLong_CheckExact(object) ? PyLong_AsLong(object) : -1;
-        if (number < 0 || number >= count) {
-            PyErr_Clear();
-            Py_INCREF(object); /* to show it may run anything */
-            PyErr_Format(PyExc_ValueError, "there is no partition %R of %ld", object, count);
-            Py_DECREF(object);
-            return 0;
-        }
-        where[index] = number;
-    }
-    return 1;
-}
-
-/* Return lists by number, of what a column has for it; None for numbers that are not there. */
-static PyObject *take_apart(PyObject *column, const long *where, Py_ssize_t total, const Py_ssize_t *sizes, Py_ssize_t *used, long count) {
-    PyObject *parts = PyList_New(count);
-    if (parts == NULL) {
-        return NULL;
-    }
-    for (long number = 0; number < count; number++) {
-        PyObject *part = sizes[number] ? PyList_New(sizes[number]) : Py_NewRef(Py_None);
-        if (part == NULL) {
-            Py_DECREF(parts);
-            return NULL;
-        }
-        PyList_SET_ITEM(parts, number, part);
-        used[number] = 0;
-    }
-    for (Py_ssize_t index = 0; index < total; index++) {
-        long number = where[index];
-        PyList_SET_ITEM(PyList_GET_ITEM(parts, number), used[number]++, Py_NewRef(PyList_GET_ITEM(column, index)));
-    }
-    return parts;
-}
-
-/* scatter(numbers, count, columns): see _kernel.pyi */
-PyObject *kernel_scatter(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
-    if (!kernel_has("scatter", nargs, 3) || !kernel_is_list("scatter", args[0]) || !kernel_is_list("scatter", args[2])) {
-        return NULL;
-    }
-    PyObject *numbers = args[0], *columns = args[2];
-    long count = read_count(args[1]);
-    if (PyErr_Occurred()) {
-        return NULL;
-    }
-    Py_ssize_t total = PyList_GET_SIZE(numbers);
-    for (Py_ssize_t index = 0; index < PyList_GET_SIZE(columns); index++) {
-        PyObject *column = PyList_GET_ITEM(columns, index);
-        if (!kernel_is_list("scatter", column) || !kernel_is_long("scatter", column, total)) {
-            return NULL;
-        }
-    }
-    if (count > MOST_PARTITIONS) {
-        return PyErr_Format(PyExc_ValueError, "a topic has %ld partitions at most, not %ld", MOST_PARTITIONS, count);
-    }
-    long *where = PyMem_New(long, total + 1);
-    if (where == NULL || !read_numbers(numbers, count, where)) { /* before memory is taken for so many numbers */
-        PyMem_Free(where);
-        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
-    }
-    Py_ssize_t *sizes = PyMem_Calloc((size_t)count * 2, sizeof(Py_ssize_t));
-    PyObject *result = NULL;
-    if (sizes == NULL) {
-        PyErr_NoMemory();
-    } else {
-        for (Py_ssize_t index = 0; index < total; index++) {
-            sizes[where[index]]++;
-        }
-        result = PyList_New(PyList_GET_SIZE(columns));
-        for (Py_ssize_t index = 0; result != NULL && index < PyList_GET_SIZE(columns); index++) {
-            PyObject *parts = take_apart(PyList_GET_ITEM(columns, index), where, total, sizes, sizes + count, count);
-            if (parts == NULL) {
-                Py_CLEAR(result);
-            } else {
-                PyList_SET_ITEM(result, index, parts);
-            }
-        }
-    }
-    PyMem_Free(where);
-    PyMem_Free(sizes);
-    return result;
-}
-
 /* The records of one partition so far. */
 typedef struct {
     Buffer buffer;
@@ -160,31 +72,16 @@ typedef struct {
 
 /* Write one record; NOT_PLAIN when it does not fit any more. */
 static int put_routed(Routed *routed, const KernelContent *key, const KernelContent *value, int64_t time, Py_ssize_t limit) {
-    Buffer *buffer = &routed->buffer;
     if (routed->count == 0) {
         routed->first = routed->latest = time;
     } else if (time > routed->latest) {
         routed->latest = time;
     }
-    int64_t delta = (int64_t)((uint64_t)time - (uint64_t)routed->first), content = value->length < 0 ? 0 : value->length;
-    int64_t size = 1 + varint_size(delta) + varint_size(routed->count) + varint_size(key->length) + key->length + varint_size(value->length) + content + 1;
-    if (varint_size(size) + size > limit - buffer->used) {
-        return NOT_PLAIN;
+    int64_t delta = (int64_t)((uint64_t)time - (uint64_t)routed->first);
+    if (put_content(&routed->buffer, limit, routed->count, delta, key->data, key->length, 0, value->data, value->length) == NULL) {
+        return PyErr_Occurred() ? FAILED : NOT_PLAIN;
     }
-    if (!grow(buffer, size + NUMBERS)) {
-        return FAILED;
-    }
-    put_varint(buffer, size);
-    buffer->bytes[buffer->used++] = 0;
-    put_varint(buffer, delta);
-    put_varint(buffer, routed->count++);
-    put_varint(buffer, key->length);
-    put_data(buffer, key->data, (size_t)key->length);
-    put_varint(buffer, value->length);
-    if (content > 0) {
-        put_data(buffer, value->data, (size_t)content);
-    }
-    put_varint(buffer, 0);
+    routed->count++;
     return DONE;
 }
 

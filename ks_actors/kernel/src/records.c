@@ -167,22 +167,15 @@ int kernel_read_record(KernelCursor *all, KernelColumns *columns, Py_ssize_t ind
     return 1;
 }
 
-/* Tell whether the next record has all its fields and no headers, and move on; errors may be set. */
-static int skip_plain(KernelCursor *all) {
-    KernelCursor record;
-    const uint8_t *next;
+/* Tell whether a record has all its fields and no headers, or set ValueError. */
+static int is_plain(KernelCursor *record) {
     int64_t number;
     Span span;
-    if (!kernel_enter_record(all, &record, &next)) {
-        return 0;
-    }
-    record.at++; /* attributes: none are in use */
-    if (record.at > record.end || !kernel_read_varint(&record, &number) || !kernel_read_varint(&record, &number) || !read_span(&record, &span) ||
-        !read_span(&record, &span) || !kernel_read_varint(&record, &number) || number != 0 || record.at != record.end) {
-        return 0;
-    }
-    all->at = next;
-    return 1;
+    record->at++; /* attributes: none are in use */
+    return record->at <= record->end && kernel_read_varint(record, &number) && kernel_read_varint(record, &number) && read_span(record, &span) &&
+                   read_span(record, &span) && kernel_read_varint(record, &number) && number == 0 && record->at == record->end
+               ? 1
+               : !PyErr_Occurred() && kernel_corrupt("a record has headers, or is not as long as its fields");
 }
 
 static int view_of(PyObject *object, PyObject *at, Py_buffer *view, KernelCursor *cursor) {
@@ -199,9 +192,9 @@ static int view_of(PyObject *object, PyObject *at, Py_buffer *view, KernelCursor
     return 1;
 }
 
-/* read_records(data, at, count, base_offset, base_time, append_time, with_offsets): see _kernel.pyi */
+/* read_records(data, at, count, base_offset, base_time, append_time, with_offsets, texts=0): see _kernel.pyi */
 PyObject *kernel_read_records(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
-    if (!kernel_has("read_records", nargs, 7)) {
+    if (nargs != 8 && !kernel_has("read_records", nargs, 7)) {
         return NULL;
     }
     Py_ssize_t count = PyLong_AsSsize_t(args[2]);
@@ -210,6 +203,7 @@ PyObject *kernel_read_records(PyObject *Py_UNUSED(self), PyObject *const *args, 
     int64_t base_time = PyErr_Occurred() ? 0 : PyLong_AsLongLong(args[4]);
     int append_time = PyErr_Occurred() ? 0 : PyObject_IsTrue(args[5]);
     int with_offsets = PyErr_Occurred() ? 0 : PyObject_IsTrue(args[6]);
+    long texts = PyErr_Occurred() || nargs == 7 ? 0 : PyLong_AsLong(args[7]);
     if (PyErr_Occurred()) {
         return NULL;
     }
@@ -227,6 +221,7 @@ PyObject *kernel_read_records(PyObject *Py_UNUSED(self), PyObject *const *args, 
     if (!kernel_new_columns(&columns, count, with_offsets)) {
         goto done;
     }
+    columns.texts = (int)texts & 3;
     for (Py_ssize_t index = 0; index < count; index++) {
         if (!kernel_read_record(&cursor, &columns, index, count, base_offset, base_time, append_time)) {
             goto done;
@@ -240,82 +235,28 @@ done:
     return result;
 }
 
-/* skip_records(data, at, count): see _kernel.pyi */
+/* skip_records(data, at, count, plain=False): see _kernel.pyi */
 PyObject *kernel_skip_records(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
-    if (!kernel_has("skip_records", nargs, 3)) {
+    if (nargs != 4 && !kernel_has("skip_records", nargs, 3)) {
         return NULL;
     }
     Py_ssize_t count = PyLong_AsSsize_t(args[2]);
+    int plain = PyErr_Occurred() || nargs == 3 ? 0 : PyObject_IsTrue(args[3]);
     Py_buffer view;
     KernelCursor cursor, record;
-    if ((count == -1 && PyErr_Occurred()) || !view_of(args[0], args[1], &view, &cursor)) {
+    if (PyErr_Occurred() || !view_of(args[0], args[1], &view, &cursor)) {
         return NULL;
     }
     PyObject *result = NULL;
     for (; count > 0; count--) {
         const uint8_t *next;
-        if (!kernel_enter_record(&cursor, &record, &next)) {
+        if (!kernel_enter_record(&cursor, &record, &next) || (plain && !is_plain(&record))) {
             goto done;
         }
         cursor.at = next;
     }
     result = PyLong_FromSsize_t(cursor.at - (const uint8_t *)view.buf);
 done:
-    PyBuffer_Release(&view);
-    return result;
-}
-
-/* skip_plain(data, at, count): see _kernel.pyi */
-PyObject *kernel_skip_plain(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
-    if (!kernel_has("skip_plain", nargs, 3)) {
-        return NULL;
-    }
-    Py_ssize_t count = PyLong_AsSsize_t(args[2]);
-    Py_buffer view;
-    KernelCursor cursor;
-    if ((count == -1 && PyErr_Occurred()) || !view_of(args[0], args[1], &view, &cursor)) {
-        return NULL;
-    }
-    while (count > 0 && skip_plain(&cursor)) {
-        count--;
-    }
-    PyObject *result = count > 0 ? Py_NewRef(Py_None) : PyLong_FromSsize_t(cursor.at - (const uint8_t *)view.buf);
-    if (count > 0) {
-        PyErr_Clear();
-    }
-    PyBuffer_Release(&view);
-    return result;
-}
-
-/* read_plain(data, at, count, base_time, append_time, texts): see _kernel.pyi */
-PyObject *kernel_read_plain(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
-    if (!kernel_has("read_plain", nargs, 6)) {
-        return NULL;
-    }
-    Py_ssize_t count = PyLong_AsSsize_t(args[2]);
-    int64_t base_time = PyErr_Occurred() ? 0 : PyLong_AsLongLong(args[3]);
-    int append_time = PyErr_Occurred() ? 0 : PyObject_IsTrue(args[4]);
-    long texts = PyErr_Occurred() ? 0 : PyLong_AsLong(args[5]);
-    Py_buffer view;
-    KernelCursor cursor;
-    if (PyErr_Occurred() || !view_of(args[0], args[1], &view, &cursor)) {
-        return NULL;
-    }
-    KernelColumns columns = {NULL, NULL, NULL, NULL, NULL, 0, 0};
-    PyObject *result = NULL;
-    if (count < 0 || count > (cursor.end - cursor.at) / KERNEL_LEAST_RECORD) {
-        kernel_corrupt("a batch holds fewer records than it says");
-    } else if (kernel_new_columns(&columns, count, 0)) {
-        Py_ssize_t index = 0;
-        columns.texts = (int)texts & 3;
-        while (index < count && kernel_read_record(&cursor, &columns, index, count, 0, base_time, append_time)) {
-            index++;
-        }
-        if (index == count) {
-            result = PyTuple_Pack(3, columns.keys, columns.values, columns.timestamps);
-        }
-    }
-    kernel_drop_columns(&columns);
     PyBuffer_Release(&view);
     return result;
 }

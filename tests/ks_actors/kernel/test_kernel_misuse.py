@@ -210,7 +210,6 @@ Call: TypeAlias = tuple[Callable[..., Any], *tuple[Any, ...]]
 CALLS: Final[dict[str, Callable[[Columns], Call]]] = {
     "windowed": lambda columns: (kernel.windowed, Windowed, columns.texts, columns.windows),
     "partitions": lambda columns: (kernel.partitions, columns.data, 7),
-    "scatter": lambda columns: (kernel.scatter, [0] * COUNT, 4, [columns.data, columns.texts]),
     "encode_texts": lambda columns: (kernel.encode_texts, columns.texts),
     "encode_longs": lambda columns: (kernel.encode_longs, columns.numbers),
     "window_keys": lambda columns: (kernel.window_keys, columns.data, columns.numbers, None),
@@ -383,30 +382,6 @@ def test_names_that_nobody_asks_for_are_refused(name: str) -> None:
 
 
 @needs_kernel
-def test_memory_is_taken_only_for_numbers_that_are_right() -> None:
-    """Numbers are looked at before there is room for as many as they may be, and Kafka's own have 32 bits."""
-    with pytest.raises(ValueError, match="no partition"):
-        kernel.scatter([2**31], 2**31 - 1, [["a"]])
-    with pytest.raises(ValueError, match="at most"):
-        kernel.scatter([0], 2**31, [["a"]])
-
-
-@needs_kernel
-def test_objects_shown_in_an_error_are_kept_alive() -> None:
-    """An object that is no number, and empties the list when it is shown."""
-    numbers: list[Any] = []
-
-    class Shown:
-        def __repr__(self) -> str:
-            numbers.clear()
-            return "shown"
-
-    numbers.append(Shown())
-    with pytest.raises(ValueError, match="no partition shown of 3"):
-        kernel.scatter(numbers, 3, [["a"]])
-
-
-@needs_kernel
 def test_each_function_names_its_description() -> None:
     """`help()` has a line for each."""
     assert all("_kernel.pyi" in getattr(kernel, name).__doc__ for name in dir(kernel) if callable(getattr(kernel, name)) and name.islower())
@@ -457,17 +432,14 @@ REFUSED: Final[dict[str, list[tuple[Any, ...]]]] = {
     "join_records": [
         (),
         ([], 0, 99, 0),
-        ([(RECORD, 1, 0)], 1, 99, 0),
-        ([(RECORD, 1, 0)], 0, 99, 5_000),
-        ([(RECORD, 1, 0)], -1, 99, 0),
-        ([(RECORD, -1, 0), (RECORD, 1, 0)], 0, 99, 0),
-        ([(RECORD, 2, 0)], 0, 99, 0),
-        ([(RECORD[:-1], 1, 0)], 0, 99, 0),
-        ([[RECORD, 1, 0]], 0, 99, 0),
-        ([(b"\2\0", 1, 0)], 0, 99, 0),
+        ([(RECORD, 0, 9, 1, 0, False)], 1, 99, 0),
+        ([(RECORD, 0, 9, 1, 0, False)], 0, 99, 5_000),
+        ([(RECORD, 0, 9, 1, 0, False)], -1, 99, 0),
+        *(([(RECORD, *bounds, 0, False)], 0, 99, 0) for bounds in ((0, 9, -1), (0, 9, 2), (0, 8, 1), (-1, 9, 1), (0, 10, 1), (5, 4, 1))),
+        ([[RECORD, 0, 9, 1, 0, False]], 0, 99, 0),
+        ([(b"\2\0", 0, 2, 1, 0, False)], 0, 99, 0),
     ],
-    "skip_plain": [(), (RECORD, 9_999, 1), (RECORD, "a", 1)],
-    "read_plain": [(), (RECORD, 0, 9_999, 0, False, 0), (RECORD, 0, -1, 0, False, 0), (RECORD[:-1], 0, 1, 0, False, 0), ("a", 0, 0, 0, False, 0)],
+    "skip_records": [(), (RECORD, 9_999, 1), (RECORD, "a", 1), (RECORD[:-1], 0, 1, True), (b"\x10\0\0\0\x02k\x02v\2", 0, 1, True)],
     "write_changes": [
         (),
         (NOTED, (), (0, 0, 0), 1),

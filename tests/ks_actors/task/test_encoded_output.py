@@ -12,7 +12,7 @@ from ks_actors.config._exception_handlers import log_and_continue
 from ks_actors.dsl import Consumed, Produced, StreamsBuilder
 from ks_actors.kernel import HAS_KERNEL, kernel
 from ks_actors.log import TopicPartition
-from ks_actors.records import Batch, EncodedBatch, FetchedBatch, FetchedRun, Headers, TaskId
+from ks_actors.records import Batch, EncodedBatch, FetchedBatch, Headers, Run, TaskId
 from ks_actors.serdes import LONG, STRING, json
 from ks_actors.task import TaskParts
 from ks_actors.task._task_runner import TaskRunner
@@ -46,7 +46,7 @@ def fetched(batch: Batch) -> Batch:
     runs = []
     for part in (batch.slice(0, 150), batch.slice(150, COUNT)):
         raw, count, first, _ = kernel.write_records(part.keys, part.values, part.timestamps, None, 0, 1 << 20, 0)
-        runs.append(FetchedRun(bytes(raw), 0, len(raw), count, first, append_time=False))
+        runs.append(Run(bytes(raw), 0, len(raw), count, first, append_time=False))
     return FetchedBatch(runs, batch.offsets)
 
 
@@ -103,7 +103,7 @@ def test_a_fetched_batch_is_like_others() -> None:
     """Whole and in parts; texts are made of keys, of values, or of both, and bytes are there when they are looked for."""
     plain = Batch([b"a", None, b"c"], [b"a", b"x", None], [5, 5, 1 << 40])
     raw, count, first, _ = kernel.write_records(plain.keys, plain.values, plain.timestamps, None, 0, LIMIT, 0)
-    run = FetchedRun(memoryview(bytes(raw)), 0, len(raw), count, first, append_time=False)
+    run = Run(memoryview(bytes(raw)), 0, len(raw), count, first, append_time=False)
     batch = FetchedBatch([run, run], range(7, 13))
     assert (len(batch), batch.own_bytes, list(batch.offsets), batch.headers) == (6, 2 * len(raw), [*range(7, 13)], None)
     assert (batch.keys, batch.values, batch.timestamps) == (plain.keys * 2, plain.values * 2, plain.timestamps * 2)

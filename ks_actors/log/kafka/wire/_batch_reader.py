@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ks_actors.log.kafka.wire._unpacking import Unpacked
-    from ks_actors.records import FetchedRun, Headers, TopicPartition
+    from ks_actors.records import Headers, Run, TopicPartition
 
 _LENGTHS = Struct(">qi")
 _EPOCH = Struct(">i")
@@ -59,7 +59,7 @@ class Columns:
     __slots__ = ("_runs", "headers", "keys", "offsets", "timestamps", "values")
 
     def __init__(self) -> None:
-        self._runs: list[FetchedRun] = []
+        self._runs: list[Run] = []
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
         self.timestamps: list[int] = []
@@ -69,7 +69,7 @@ class Columns:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def take_run(self, run: FetchedRun) -> None:
+    def take_run(self, run: Run) -> None:
         """Append records as they were fetched, except for their offsets."""
         if self.keys:
             self.take(Records(*run.read(0), None, None))

@@ -20,7 +20,7 @@ from ks_actors.log.kafka.wire._batch_header import (
     HEADER,
 )
 from ks_actors.log.kafka.wire._decompression import MAX_DECOMPRESSED, decompress
-from ks_actors.records import WORTHWHILE, FetchedRun
+from ks_actors.records import WORTHWHILE, Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +80,7 @@ class Body(Protocol):
         """Return exactly the next `count` records."""
         ...
 
-    def take(self, count: int) -> FetchedRun | None:
+    def take(self, count: int) -> Run | None:
         """Return the next `count` records as they are; None if they have to be read at once."""
         ...
 
@@ -173,18 +173,20 @@ class KernelBody:
             raise CorruptRecordException(str(error)) from error
         return Records(keys, values, timestamps, headers, offsets)
 
-    def take(self, count: int) -> FetchedRun | None:
+    def take(self, count: int) -> Run | None:
         """Return the next records as they are, if they are many, well-formed and without headers.
 
         Objects that are made of them later, a few at a time, are used while they are in the CPU's
         cache.
         """
-        at, plain = self._at, count >= WORTHWHILE and HAS_KERNEL
-        behind = _kernel.skip_plain(self._data, at, count) if plain else None
-        if behind is None:
+        if count < WORTHWHILE or not HAS_KERNEL:
             return None
-        self._at = behind
-        return FetchedRun(self._data, at, behind, count, self._time, self._append_time)
+        at = self._at
+        try:
+            self._at = _kernel.skip_records(self._data, at, count, True)
+        except ValueError:
+            return None
+        return Run(self._data, at, self._at, count, self._time, self._append_time)
 
 
 @final
@@ -239,7 +241,7 @@ class IteratedBody:
             [record.offset for record in records] if with_offsets else None,
         )
 
-    def take(self, _: int) -> FetchedRun | None:
+    def take(self, _: int) -> Run | None:
         """Return None: these records are read one by one."""
         return None
 
