@@ -273,10 +273,13 @@ static int join_run(Joined *joined, PyObject *run) {
     if (!kernel_is_tuple("join_records", run) || !PyArg_ParseTuple(run, "y*nnnLp", &view, &at, &stop, &count, &base, &append_time)) {
         return -1;
     }
-    KernelCursor cursor = {(const uint8_t *)view.buf + at, (const uint8_t *)view.buf + stop}, record;
+    KernelCursor cursor = {view.buf, view.buf}, record;
     if (at < 0 || stop < at || stop > view.len || count < 0) {
         kernel_corrupt("a run is a part of its bytes");
         fits = -1;
+    } else {
+        cursor.at += at;
+        cursor.end += stop;
     }
     for (; fits == 1 && joined->skip > 0 && count > 0; joined->skip--, count--) {
         fits = kernel_enter_record(&cursor, &record, &cursor.at) ? 1 : -1;
