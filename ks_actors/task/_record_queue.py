@@ -371,7 +371,7 @@ class RecordQueue:
         if source.with_headers is not None and raw.headers is not None:
             chunk = _decoded_with_headers(source.with_headers, raw, raw.headers, failures)
         else:
-            keys, values, timestamps, texts = self._read(raw)
+            keys, values, timestamps, texts = _columns_of(raw, self._texts)
             # Decode by column: one call decodes all keys. If this call fails, keys are decoded one
             # by one.
             if not texts & TEXT_KEYS:
@@ -393,17 +393,6 @@ class RecordQueue:
         self._chunk = chunk
         if self._poison is None:
             self.buffered -= good - len(chunk)
-
-    def _read(self, raw: Batch) -> tuple[list[Any], list[Any], list[int], int]:
-        """Return keys, values and timestamps, and which of the columns are decoded already.
-
-        Bytes as they were fetched become texts without other objects in between.
-        """
-        if isinstance(raw, FetchedBatch):
-            for texts in (self._texts, 0):
-                with suppress(UnicodeDecodeError):
-                    return *raw.read(texts), texts
-        return raw.keys, raw.values, raw.timestamps, 0
 
     def _decide(self, before: int | None) -> None:
         """Decide about undecodable records before an offset (None: all in the chunk).
@@ -499,6 +488,18 @@ def _valid(extract: TimestampExtractor, stamp: Any) -> int:
     if found > LATEST_MS:
         raise ValueError(f"it returned {found}: return a time in ms, below 2**63")
     return found
+
+
+def _columns_of(raw: Batch, texts: int) -> tuple[list[Any], list[Any], list[int], int]:
+    """Return keys, values and timestamps, and which of the columns are decoded already.
+
+    Bytes as they were fetched become `texts` without other objects in between.
+    """
+    if isinstance(raw, FetchedBatch):
+        for wanted in (texts, 0):
+            with suppress(UnicodeDecodeError):
+                return *raw.read(wanted), wanted
+    return raw.keys, raw.values, raw.timestamps, 0
 
 
 def _decoded(
