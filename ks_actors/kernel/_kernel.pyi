@@ -106,7 +106,7 @@ def write_records(
     """
 
 def join_records(
-    runs: list[tuple[Buffer, int, int, int, int, bool]], start: int, limit: int, header: int, /
+    runs: list[Any], start: int, limit: int, header: int, /
 ) -> tuple[bytearray, int, int, int]:
     """Write records that are bytes already as `write_records` does, from index `start` on.
 

@@ -88,8 +88,9 @@ def test_no_record_takes_more_than_it_is_measured_at(header: Header, count: int)
     batch = made(raw)
     columns = Columns()
     peak = peak_of(lambda: chunk(batch, limit=1 << 30).read(0, 1, columns))
-    assert columns.batch().headers is not None
-    assert len(columns.batch().headers[0]) == count
+    headers = columns.batch().headers
+    assert headers is not None
+    assert len(headers[0]) == count
     measure, _ = _plain_record_reader._measure(raw, 0)
     # Without the kernel a list of the library's is there beside the tuple, and a copy of the batch.
     in_background = 10_000 + 10 * count + 2 * len(raw)
