@@ -307,7 +307,7 @@ PyObject *kernel_join_records(PyObject *Py_UNUSED(self), PyObject *const *args, 
         return NULL;
     }
     PyObject *result = NULL;
-    int fits = grow(&joined.buffer, header) ? 1 : -1;
+    int fits = grow(&joined.buffer, header + NUMBERS) ? 1 : -1;
     if (fits == 1) {
         memset(joined.buffer.bytes, 0, (size_t)header);
         joined.buffer.used = header;
