@@ -33,7 +33,6 @@ from ks_actors.records import _partitioner
 from ks_actors.serdes import LONG, STRING, _columns
 from ks_actors.state import TaskStores
 from ks_actors.state.key_value import _restored_rows, _table
-from ks_actors.task import _output_buffer
 from ks_actors.topology import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
@@ -56,15 +55,11 @@ def main() -> None:
     (stored,) = encoder.encode(batch, 1 << 20)
     raw = bytes(stored.stamped(1, 0, 0))
     texts = [key.decode() for key in keys]
-    numbers = _partitioner.partitions_of(keys, PARTITIONS)
     partitioner = _partitioner.Partitioner(PARTITIONS)
     work: dict[str, Callable[[], object]] = {
-        "a record batch to columns": lambda: Chunk(WHERE, raw, RECORDS, None).read(0, RECORDS, Columns()),
+        "a record batch to columns": lambda: _read(raw),
         "columns to a record batch": lambda: encoder.encode(batch, 1 << 20)[0].stamped(1, 0, 0),
         "partitions of keys": lambda: partitioner(keys),
-        f"columns taken apart, {PARTITIONS} partitions": lambda: list(
-            _output_buffer.scattered(numbers, PARTITIONS, keys, values, batch.timestamps, None)
-        ),
         "text encoded": lambda: _columns.for_column(str.encode)(texts),
         "text decoded": lambda: _columns.for_column(bytes.decode)(keys),
         "rows restored": Restored(source).step,
@@ -134,6 +129,13 @@ class Counts:
         self._stores.publish(token, {})
 
 
+def _read(raw: bytes) -> list[Any]:
+    """Read a record batch to columns."""
+    columns = Columns()
+    Chunk(WHERE, raw, RECORDS, None).read(0, RECORDS, columns)
+    return columns.batch().keys
+
+
 def _spread(spent: list[float]) -> str:
     deciles = quantiles(spent, n=10)
     return f"{median(spent):.0f} ({deciles[0]:.0f}-{deciles[-1]:.0f})"
@@ -150,7 +152,7 @@ def _nanoseconds(work: Callable[[], object], rounds: int) -> list[float]:
 
 
 def _without_kernel(work: Callable[[], object], rounds: int) -> list[float]:
-    modules: tuple[Any, ...] = (_partitioner, _record_reader, _batch_writer, _batch_header, _output_buffer, _columns, _restored_rows, _table)
+    modules: tuple[Any, ...] = (_partitioner, _record_reader, _batch_writer, _batch_header, _columns, _restored_rows, _table)
     forms = list(_columns._FORMS)  # noqa: SLF001 - what is measured
     try:
         for module in modules:

@@ -25,6 +25,7 @@ def read_records(
     base_time: int,
     append_time: bool,
     with_offsets: bool,
+    texts: int = ...,
     /,
 ) -> tuple[
     int,
@@ -38,11 +39,15 @@ def read_records(
 
     Returns the position after them, keys, values, and timestamps (ms: `base_time` plus the record's
     delta, or `base_time` itself with `append_time`). Then come headers (None when no record has
-    any) and, if asked for, offsets. Raises ValueError for invalid records.
+    any) and, if asked for, offsets. With 1 in `texts` keys are str, with 2 values. Raises
+    ValueError for invalid records, and UnicodeDecodeError.
     """
 
-def skip_records(data: Buffer, at: int, count: int, /) -> int:
-    """Return the position after the next `count` records. Raises ValueError for invalid ones."""
+def skip_records(data: Buffer, at: int, count: int, plain: bool = ..., /) -> int:
+    """Return the position after the next `count` records. Raises ValueError for invalid ones.
+
+    Only with `plain` all fields are looked at, and headers are invalid.
+    """
 
 def read_batches(
     data: Buffer,
@@ -98,6 +103,16 @@ def write_records(
     It writes as many as fit into `limit` bytes, and at least one. Returns the bytes, the number of
     records, and the first and the highest timestamp. Raises TypeError for keys and values that are
     neither bytes nor None.
+    """
+
+def join_records(
+    runs: list[Any], start: int, limit: int, header: int, /
+) -> tuple[bytearray, int, int, int]:
+    """Write records that are bytes already as `write_records` does, from index `start` on.
+
+    A run is bytes, the start and the stop of the records there, their number, the base of their
+    timestamps, and whether that is the timestamp of all. Raises ValueError for malformed records,
+    and when there is no record at `start`.
     """
 
 def write_changes(
@@ -156,12 +171,21 @@ def partitions(keys: list[bytes], count: int, /) -> list[int]:
     Raises TypeError for keys that are not bytes.
     """
 
-def scatter(
-    numbers: list[int], count: int, columns: list[list[Any]], /
-) -> list[list[list[Any] | None]]:
-    """Split each column by number: a list for each number below `count`, in order.
+def route_records(
+    keys: list[Any],
+    values: list[Any],
+    timestamps: list[int],
+    forms: tuple[int, int],
+    count: int,
+    limit: int,
+    /,
+) -> list[tuple[bytes, int, int, int] | None] | None:
+    """Write records by the partition of their key among `count`, as Kafka's default one has it.
 
-    It is None for numbers that do not occur.
+    `forms` are the forms of keys and values, as those of `write_changes`. Returns for each
+    partition the records of a record batch without a header, their number, and the first and the
+    highest timestamp; None for a partition without records. Returns None when a key is None, a type
+    is another one, or the bytes of a partition exceed `limit`.
     """
 
 def convert(function: Callable[..., Any], column: list[Any], /) -> list[Any]:

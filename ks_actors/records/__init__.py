@@ -2,14 +2,20 @@
 
 from ks_actors.records._batch import Batch, Headers
 from ks_actors.records._custom_windows import CustomWindows, window_at
-from ks_actors.records._encoded_batch import EncodedBatch
+from ks_actors.records._encoded_batch import (
+    TEXT_KEYS,
+    TEXT_VALUES,
+    EncodedBatch,
+    FetchedBatch,
+    Run,
+)
 from ks_actors.records._header_bytes import (
     NO_HEADERS,
     headers_end,
     pack_headers,
     unpack_headers,
 )
-from ks_actors.records._lazy_batch import WORTHWHILE, LazyBatch
+from ks_actors.records._lazy_batch import WORTHWHILE, LazyBatch, mean_bytes
 from ks_actors.records._packed_batch import PackedBatch
 from ks_actors.records._partitioner import Partitioner, partition, warm_up
 from ks_actors.records._partitioner import partition as partition_of
@@ -27,20 +33,25 @@ __all__ = [
     "NO_HEADERS",
     "PUT_RETURN_CODE_NOT_PUT",
     "PUT_RETURN_CODE_VALID_TO_UNDEFINED",
+    "TEXT_KEYS",
+    "TEXT_VALUES",
     "WORTHWHILE",
     "Batch",
     "CustomWindows",
     "EncodedBatch",
+    "FetchedBatch",
     "Headers",
     "LazyBatch",
     "PackedBatch",
     "Partitioner",
+    "Run",
     "TaskId",
     "TopicPartition",
     "VersionedRecord",
     "Window",
     "Windowed",
     "headers_end",
+    "mean_bytes",
     "murmur3_128",
     "pack_headers",
     "partition",

@@ -56,6 +56,7 @@ from ks_actors.serdes._scalars import (
     UUID,
     VOID,
 )
+from ks_actors.serdes._scalars import written_form as written_form
 from ks_actors.serdes._serde import Serde
 from ks_actors.serdes._serde import alike_writer as alike_writer
 from ks_actors.serdes._serde import is_same as is_same

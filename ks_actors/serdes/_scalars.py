@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -136,3 +136,10 @@ VOID: Serde[None] = FunctionSerde(_not_void, _not_void, faithful=True, immutable
 has_form(str.encode, "encode_texts")
 has_form(bytes.decode, "decode_texts")
 has_form(bytes.__bytes__, "check_bytes")
+
+_WRITTEN: Final = (BYTES, STRING, LONG)
+
+
+def written_form(serde: Any) -> int | None:
+    """Return the kernel's number of a serde that it writes by itself; None for other serdes."""
+    return next((number for number, known in enumerate(_WRITTEN) if serde is known), None)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import compress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from ks_actors.kernel import HAS_KERNEL
-from ks_actors.kernel import kernel as _kernel
 from ks_actors.log import Outgoing
-from ks_actors.records import Batch, TopicPartition
+from ks_actors.records import Batch, EncodedBatch, TopicPartition
 
 if TYPE_CHECKING:
     from ks_actors.records import Headers
@@ -61,16 +58,17 @@ class Unplaced(Outgoing, frozen=True):
 
 
 class Column:
-    """Records on their way to one partition, as four lists.
+    """Records on their way to one partition: batches, and later records as four lists.
 
     A column with records is in `filled`.
     """
 
-    __slots__ = ("_filled", "headers", "keys", "partition", "timestamps", "values")
+    __slots__ = ("_batches", "_filled", "headers", "keys", "partition", "timestamps", "values")
 
     def __init__(self, partition: TopicPartition, filled: list[Column]) -> None:
         self.partition: TopicPartition = partition
         self._filled = filled
+        self._batches: list[Batch] = []
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
         self.timestamps: list[int] = []
@@ -80,7 +78,7 @@ class Column:
         self, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
     ) -> None:
         """Add one record."""
-        if not self.keys:
+        if not (self.keys or self._batches):
             self._filled.append(self)
         self.keys.append(key)
         self.values.append(value)
@@ -95,15 +93,26 @@ class Column:
         headers: list[Headers] | None,
     ) -> None:
         """Add many records, one at least."""
-        if not self.keys:
+        if not (self.keys or self._batches):
             self._filled.append(self)
         self.keys += keys
         self.values += values
         self.timestamps += timestamps
         self.headers += [()] * len(keys) if headers is None else headers
 
-    def take(self) -> Outgoing:
-        """Return and clear the buffered records."""
+    def put(self, batch: EncodedBatch) -> None:
+        """Add many encoded records, one at least."""
+        batches = self._batches
+        if self.keys:
+            batches.append(self._cut())
+        elif not batches:
+            self._filled.append(self)
+        elif isinstance(last := batches[-1], EncodedBatch):
+            last.append(batch)
+            return
+        batches.append(batch)
+
+    def _cut(self) -> Batch:
         # None means no headers at all, which the log writes faster than a list of empty headers.
         headers = self.headers[:] if any(self.headers) else None
         # Copies, so that the lists keep their capacity, and the writers that hold them stay valid.
@@ -112,7 +121,14 @@ class Column:
         self.values.clear()
         self.timestamps.clear()
         self.headers.clear()
-        return Outgoing(self.partition, batch)
+        return batch
+
+    def take(self) -> list[Outgoing]:
+        """Return and clear the buffered records."""
+        batches, self._batches = self._batches, []
+        if self.keys:
+            batches.append(self._cut())
+        return [Outgoing(self.partition, batch) for batch in batches]
 
 
 class UnplacedColumn(Column):
@@ -136,11 +152,10 @@ class UnplacedColumn(Column):
         self.append(key, value, timestamp, headers)
         self._choose.append(choose)
 
-    def take(self) -> Outgoing:
+    def take(self) -> list[Outgoing]:
         """Return and clear the buffered records."""
-        taken = super().take()
         choose, self._choose = self._choose, []
-        return Unplaced(taken.partition, taken.batch, choose)
+        return [Unplaced(taken.partition, taken.batch, choose) for taken in super().take()]
 
 
 class MixedRecords:
@@ -198,10 +213,7 @@ class MixedRecords:
     def take_parts(self) -> Iterable[tuple[int, Part]]:
         """Return the columns of each partition, and clear the records."""
         numbers, batch = self.take()
-        parts = scattered(
-            numbers, max(numbers) + 1, batch.keys, batch.values, batch.timestamps, batch.headers
-        )
-        return ((number, part) for number, part in enumerate(parts) if part is not None)
+        return scattered(numbers, batch.keys, batch.values, batch.timestamps, batch.headers)
 
 
 class OutputBuffer:
@@ -255,7 +267,7 @@ class OutputBuffer:
         """Return and clear the records in columns; `mixed_topics` come after them."""
         if not self._filled:
             return []
-        taken = [column.take() for column in self._filled]
+        taken = [outgoing for column in self._filled for outgoing in column.take()]
         self._filled.clear()
         return taken
 
@@ -306,29 +318,20 @@ class Gathered:
 
 def scattered(
     numbers: list[int],
-    count: int,
     keys: list[bytes | None],
     values: list[bytes | None],
     timestamps: list[int],
     headers: list[Headers] | None,
-) -> Iterable[Part | None]:
-    """Return columns split by number; None for numbers that do not occur."""
-    if HAS_KERNEL:
-        columns: list[list[Any]] = (
-            [keys, values, timestamps] if headers is None else [keys, values, timestamps, headers]
-        )
-        for part in zip(*_kernel.scatter(numbers, count, columns), strict=True):
-            yield None if part[0] is None else part if headers is not None else (*part, None)
-        return
-    for place in range(count):
-        picked = [number == place for number in numbers]
-        yield (
-            None
-            if True not in picked
-            else (
-                list(compress(keys, picked)),
-                list(compress(values, picked)),
-                list(compress(timestamps, picked)),
-                None if headers is None else list(compress(headers, picked)),
-            )
-        )
+) -> list[tuple[int, Part]]:
+    """Return columns split by number, in the order of the numbers."""
+    parts: dict[int, Part] = {}
+    for place, number in enumerate(numbers):
+        part = parts.get(number)
+        if part is None:
+            part = parts[number] = ([], [], [], None if headers is None else [])
+        part[0].append(keys[place])
+        part[1].append(values[place])
+        part[2].append(timestamps[place])
+        if headers is not None and part[3] is not None:
+            part[3].append(headers[place])
+    return sorted(parts.items())

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
+from contextlib import suppress
 from itertools import repeat
 from operator import index as index_of
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from ks_actors.kernel import HAS_KERNEL
+from ks_actors.kernel import kernel as _kernel
 from ks_actors.metrics import STILL, Timing
 from ks_actors.processors.api import LATEST_MS, refuse_awaitable
-from ks_actors.records import Batch
+from ks_actors.records import TEXT_KEYS, TEXT_VALUES, Batch, FetchedBatch
 from ks_actors.serdes import for_column
 from ks_actors.task._unreadable_batch import UnreadableBatch
 from ks_actors.task.figures import estimated_bytes
@@ -117,6 +120,11 @@ class RecordQueue:
         self._measured: int = 0
         self._decode_keys: Callable[[list[Any]], list[Any]] = for_column(source.decode_key)
         self._decode_values: Callable[[list[Any]], list[Any]] = for_column(source.decode_value)
+        self._texts: int = sum(
+            part
+            for part, decode in ((TEXT_KEYS, self._decode_keys), (TEXT_VALUES, self._decode_values))
+            if HAS_KERNEL and decode is _kernel.decode_texts
+        )
         self._raw: deque[Batch] = deque()
         self._chunk: Batch = Batch([], [], [], None, ())
         self._raw_chunk: Batch = self._chunk
@@ -245,7 +253,9 @@ class RecordQueue:
         """The timestamp of the next record in memory, as fetched or extracted; None without one."""
         if self._at < len(self._chunk):
             return self._chunk.timestamps[self._at]
-        return self._raw[0].timestamps[0] if self._raw and len(self._raw[0]) else None
+        # A copy of one record, as the others may still be bytes.
+        first = self._raw[0].slice(0, 1) if self._raw else None
+        return first.timestamps[0] if first is not None and len(first) else None
 
     def head(self, wanted: int = _CHUNK) -> int | None:
         """Return the timestamp of the next record; None without one.
@@ -361,11 +371,14 @@ class RecordQueue:
         if source.with_headers is not None and raw.headers is not None:
             chunk = _decoded_with_headers(source.with_headers, raw, raw.headers, failures)
         else:
+            keys, values, timestamps, texts = _columns_of(raw, self._texts)
             # Decode by column: one call decodes all keys. If this call fails, keys are decoded one
             # by one.
-            keys = _decoded(self._decode_keys, source.decode_key, raw.keys, failures)
-            values = _decoded(self._decode_values, source.decode_value, raw.values, failures)
-            chunk = Batch(keys, values, raw.timestamps, raw.headers, raw.offsets)
+            if not texts & TEXT_KEYS:
+                keys = _decoded(self._decode_keys, source.decode_key, keys, failures)
+            if not texts & TEXT_VALUES:
+                values = _decoded(self._decode_values, source.decode_value, values, failures)
+            chunk = Batch(keys, values, timestamps, raw.headers, raw.offsets)
         if failures:
             self._bad.extend(sorted(failures.items()))
             keep = [True] * len(raw)
@@ -475,6 +488,18 @@ def _valid(extract: TimestampExtractor, stamp: Any) -> int:
     if found > LATEST_MS:
         raise ValueError(f"it returned {found}: return a time in ms, below 2**63")
     return found
+
+
+def _columns_of(raw: Batch, texts: int) -> tuple[list[Any], list[Any], list[int], int]:
+    """Return keys, values and timestamps, and which of the columns are decoded already.
+
+    Bytes as they were fetched become `texts` without other objects in between.
+    """
+    if isinstance(raw, FetchedBatch):
+        for wanted in (texts, 0):
+            with suppress(UnicodeDecodeError):
+                return *raw.read(wanted), wanted
+    return raw.keys, raw.values, raw.timestamps, 0
 
 
 def _decoded(

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from functools import partial
 from itertools import count, repeat
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ks_actors._errors import StreamsError
+from ks_actors.kernel import HAS_KERNEL
+from ks_actors.kernel import kernel as _kernel
 from ks_actors.processors.api import refuse_awaitable, takes_headers
-from ks_actors.records import Batch, Partitioner, Windowed, partition
-from ks_actors.serdes import HeaderSerde, WindowedKeySerde, checked_serializer, for_column
+from ks_actors.records import Batch, EncodedBatch, Partitioner, Windowed, partition
+from ks_actors.serdes import (
+    HeaderSerde,
+    WindowedKeySerde,
+    checked_serializer,
+    for_column,
+    written_form,
+)
 from ks_actors.task._output_buffer import UNKNOWN_PARTITION, scattered
 from ks_actors.topology import RecordContext
 from ks_actors.tracing import UNTRACED
@@ -28,6 +37,10 @@ if TYPE_CHECKING:
     from ks_actors.topology import SinkNode, TopicExtractor
     from ks_actors.tracing import TaskTracing
 
+_LEAST: Final = 64
+"""The number of records that are worth a pass that encodes them."""
+_EACH: Final = 8
+"""The number of records per partition that are worth it."""
 _NO_ORIGIN: Final = ("", -1, -1)
 """Topic, partition and offset where no input record is known."""
 
@@ -37,7 +50,8 @@ class Sink:
 
     Records with a key go to the partition of Kafka's default partitioner. Records without a key are
     spread batch by batch, or with `spread_each` one by one, so that partitions do not depend on
-    batches. The production handler decides about unserializable records.
+    batches. The production handler decides about unserializable records. A log that writes up to
+    `batch_bytes` at a time gets many records encoded; other logs (0) get columns.
     """
 
     def __init__(
@@ -52,6 +66,7 @@ class Sink:
         handlers: ExceptionHandlers,
         spread_each: bool = False,
         tracing: TaskTracing = UNTRACED,
+        batch_bytes: int = 0,
     ) -> None:
         self._node = node
         self._topic = topic
@@ -63,6 +78,7 @@ class Sink:
         self._spread = count()
         self._spread_each = spread_each
         self._tracing = tracing
+        self._batch_bytes = batch_bytes if HAS_KERNEL else 0
         self._writers: dict[str, _TopicWriter] = {}
 
     @property
@@ -170,6 +186,7 @@ class _TopicWriter:
         self._adds_headers: bool = any(serde.adds_headers for serde in headed)
         self._encode_keys = for_column(self._encode_key)
         self._encode_values = for_column(self._encode_value)
+        self._key_form, self._value_form = written_form(key) or 0, written_form(value) or 0
         self._custom: Callable[..., Any] | None = sink._node.partitioner
         self._partitions_by_headers: bool = takes_headers(self._custom, f"sink {sink._node.name}")
         # A partitioner that only reads a part of the serialized key can take whole batches.
@@ -189,6 +206,9 @@ class _TopicWriter:
         self._count = count = self._sink._sizes(self._topic) or 0
         self._only = None if count > 1 else self._columns[0 if count else UNKNOWN_PARTITION]
         self._partition: Partitioner = Partitioner(max(1, count))
+        self._least: int = max(_LEAST, _EACH * count)
+        if not (count and self._sink._batch_bytes) or self._custom is not None:
+            self._least = sys.maxsize
 
     def record(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         """Write one record."""
@@ -256,9 +276,16 @@ class _TopicWriter:
             return
         if self._headers:
             self._headers.clear()
+        # The kernel makes the bytes of some serdes' objects itself, in the pass that routes them.
+        routes = records.headers is None and len(records) >= self._least
+        key_form, value_form = (self._key_form, self._value_form) if routes else (0, 0)
         try:
-            keys = self._encode_keys(records.keys)
-            values = self._encode_values(records.values)
+            keys = records.keys if key_form else self._encode_keys(records.keys)
+            values = records.values if value_form else self._encode_values(records.values)
+            if routes and self._route(keys, values, records.timestamps):
+                return
+            keys = self._encode_keys(keys) if key_form else keys
+            values = self._encode_values(values) if value_form else values
         except Exception:  # noqa: BLE001 - found out and decided about one by one
             self._one_by_one(records)
             return
@@ -268,6 +295,18 @@ class _TopicWriter:
             self._only.extend(keys, values, records.timestamps, records.headers)
         else:
             self._spread_out(keys, values, records)
+
+    def _route(self, keys: list[Any], values: list[Any], timestamps: list[int]) -> bool:
+        """Write many records encoded, in one pass; return whether that is possible."""
+        forms, limit = (self._key_form, self._value_form), self._sink._batch_bytes
+        parts = _kernel.route_records(keys, values, timestamps, forms, self._count, limit)
+        if parts is None:
+            return False
+        self._settle()
+        for number, part in enumerate(parts):
+            if part is not None:
+                self._columns[number].put(EncodedBatch(*part))
+        return True
 
     def traced_record(self, tracing: TaskTracing) -> Process:
         """Return `record` with a span for each record."""
@@ -296,14 +335,14 @@ class _TopicWriter:
             whole = cast("list[bytes]", keys)
             numbers = self._partition(whole if self._part is None else list(map(self._part, whole)))
         else:
-            part = self._part
+            of_key = self._part
             without = (
                 self._sink._spread if self._sink._spread_each else repeat(next(self._sink._spread))
             )
             numbers = [
                 next(without) % self._count
                 if key is None
-                else partition(key if part is None else part(key), self._count)
+                else partition(key if of_key is None else of_key(key), self._count)
                 for key in keys
             ]
         headers = records.headers
@@ -316,11 +355,8 @@ class _TopicWriter:
         if numbers and numbers.count(numbers[0]) == len(numbers):  # common: input keys
             self._columns[numbers[0]].extend(keys, values, timestamps, headers)
             return
-        for number, picked in enumerate(
-            scattered(numbers, self._count, keys, values, timestamps, headers)
-        ):
-            if picked is not None:
-                self._columns[number].extend(*picked)
+        for number, part in scattered(numbers, keys, values, timestamps, headers):
+            self._columns[number].extend(*part)
 
     def _settle(self) -> None:
         """Have all records so far in the columns of their partitions."""

@@ -530,6 +530,7 @@ class Task:
                 handlers=self._handlers,
                 spread_each=parts.replayable,
                 tracing=self._tracing,
+                batch_bytes=parts.batch_bytes,
             )
 
         asynchronous = partial(

@@ -84,7 +84,8 @@ class TaskParts(msgspec.Struct, frozen=True, kw_only=True):
     `replayable` the same records give the same output in the same order each time. Records without
     keys are spread over the partitions one by one, not in batches. Asynchronous nodes emit results
     in the records' order, when one of the nodes is full. Records of `unlogged` topics do not come
-    from the log: their offsets mean nothing there.
+    from the log: their offsets mean nothing there. A log that takes encoded records takes up to
+    `batch_bytes` in a write.
     """
 
     config: StreamsConfig
@@ -100,6 +101,7 @@ class TaskParts(msgspec.Struct, frozen=True, kw_only=True):
     unlogged: frozenset[str] = frozenset()
     assignor: TaskAssignor | None = None
     graphs: dict[tuple[str, ...], NodeGraph] = {}
+    batch_bytes: int = 0
 
     @classmethod
     def of(

@@ -16,16 +16,17 @@ from ks_actors.kernel import _kernel
 from tests.fuzz.values import EDGES, any_key
 
 TABLE: Final[dict[str, str]] = {
-    "read_records": "data number number number number flag flag",
-    "skip_records": "data number number",
+    "read_records": "data number number number number flag flag number",
+    "skip_records": "data number number flag",
     "read_batches": "data number number number number number number",
     "behind_batches": "data",
     "write_records": "list list times headers number number number",
+    "route_records": "list list times pair count number",
+    "join_records": "runs number number number",
     "write_changes": "changed list forms number",
     "engine_rows": "noted list timed data",
     "crc32c": "data flag",
     "partitions": "list count",
-    "scatter": "numbers count columns",
     "convert": "function list",
     "encode_texts": "list",
     "decode_texts": "list",
@@ -226,6 +227,14 @@ class Scene:
     def _forms(self) -> Any:
         return tuple(self.random.choice((0, 1, 2, 0, 1, 2, 3, Acting(self))) for _ in range(3))
 
+    def _pair(self) -> Any:
+        return self._forms()[1:]
+
+    def _runs(self) -> Any:
+        number = self.number
+        self.lists.append([(self._data(), number(), self.random.choice((9, number())), number(), number(), self._flag()) for _ in range(3)])
+        return self.lists[-1]
+
     def _timed(self) -> Any:
         return (*self._forms(), self._flag(), self.random.choice((0, 10, self.number())))
 
@@ -233,9 +242,6 @@ class Scene:
         return tuple(self.any_dict() for _ in range(3))
 
     _noted = _changed
-
-    def _columns(self) -> Any:
-        return [self.any_list() for _ in range(self.random.randrange(3))]
 
     def _function(self) -> Any:
         return self.random.choice((Acting(self), len, str, None))

@@ -144,7 +144,8 @@ def batch(random: Random) -> bytes:
 
 
 def parts_of(columns: Columns) -> tuple[Any, ...]:
-    return columns.keys, columns.values, columns.timestamps, columns.headers, list(columns.offsets)
+    batch = columns.batch()
+    return batch.keys, batch.values, batch.timestamps, batch.headers, list(batch.offsets)
 
 
 def only_plain(_: Any, plain: Any) -> Any:

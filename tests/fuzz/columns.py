@@ -1,4 +1,4 @@
-"""Column functions beside Python: partitions, texts and numbers, scattering, joining, keys of windows, and dicts."""
+"""Column functions beside Python: partitions, texts and numbers, joining, keys of windows, and dicts."""
 
 from __future__ import annotations
 
@@ -17,15 +17,10 @@ from tests.fuzz.values import BEYOND, EDGES, LEAST, MOST, clamped, outcome, text
 
 
 def partitions(random: Random) -> None:
-    """Find partitions, and take columns apart by them."""
+    """Find partitions."""
     keys = [random.randbytes(random.choice((0, 1, 2, 3, 4, 5, 7, 8, 50))) for _ in range(random.randrange(30))]
     count = random.choice((1, 2, 7, 100, (1 << 31) - 1, 1 << 31, 1 << 40))
     assert _kernel.partitions(keys, count) == [partition(key, count) for key in keys]
-    count = random.choice((1, 3, 50))
-    numbers = [random.randrange(count) for _ in range(random.randrange(40))]
-    columns = [[object() for _ in numbers] for _ in range(random.randrange(4))]
-    expected = [[[each for each, at in zip(column, numbers, strict=True) if at == place] or None for place in range(count)] for column in columns]
-    assert _kernel.scatter(numbers, count, columns) == expected
 
 
 def serdes(random: Random) -> None:

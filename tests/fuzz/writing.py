@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from ks_actors.kernel import _kernel
+from ks_actors.records import partition
 from tests.fuzz.batches import some_bytes, varint
-from tests.fuzz.values import EDGES, LEAST, MOST, Bits, outcome
+from tests.fuzz.values import EDGES, LEAST, MOST, Bits, Word, outcome, text
 
+WRITERS: Final[tuple[Callable[[Any], bytes], ...]] = (bytes, str.encode, struct.Struct(">q").pack)
 NAMES = ("h", "", "ü", "\U00010000", "a\0b", "n" * 200)
 
 
@@ -47,6 +51,61 @@ def spoil(random: Random, columns: list[list[Any]]) -> bool:
 
 
 def session(random: Random) -> None:
+    """Write some records, or route some."""
+    random.choice((written, routed))(random)
+
+
+def routed(random: Random) -> None:
+    """Write records by partition, join what was written to others, and read it again as bytes and as texts."""
+    count, total, forms = random.choice((1, 2, 7)), random.choice((1, 5, 40)), (random.randrange(3), random.randrange(3))
+    makers: tuple[Callable[[], Any], ...] = (lambda: some_bytes(random) or b"", lambda: text(random), lambda: random.choice(EDGES))
+    keys: list[Any] = [makers[forms[0]]() for _ in range(total)]
+    values: list[Any] = [random.choice((None, makers[forms[1]](), makers[forms[1]]())) for _ in range(total)]
+    if forms[0] == forms[1]:
+        values = [key if random.random() < 0.5 else value for key, value in zip(keys, values, strict=True)]
+    times: list[Any] = [random.choice((random.randrange(3), *EDGES)) for _ in range(total)]
+    spoilt = random.random() < 0.2
+    if spoilt:
+        no_keys, no_values, no_times = (None, Bits(b"k"), Word("k"), "\ud800"), (Bits(b"v"), True, 1 << 63), (None, 1 << 63, True)
+        spoils: Any = random.choice(((keys, no_keys), (values, no_values), (times, no_times)))
+        column, odd = spoils
+        column[random.randrange(total)] = random.choice(odd)
+    limit = random.choice((1 << 20, 1 << 20, 100))
+    found = _kernel.route_records(keys, values, times, forms, count, limit)
+    if spoilt:
+        assert found is None
+        return
+    bare: list[list[Any]] = [
+        [None if each is None else WRITERS[form](each) for each in column] for column, form in zip((keys, values), forms, strict=True)
+    ]
+    where = [partition(key, count) for key in bare[0]]
+    parts: list[Any] = [
+        [[each for each, at in zip(column, where, strict=True) if at == number] for column in (*bare, times)] for number in range(count)
+    ]
+    wanted = [None if not part[0] else _kernel.write_records(part[0], part[1], part[2], None, 0, MOST, 0) for part in parts]
+    if found is None:
+        assert any(each is not None and len(each[0]) > limit for each in wanted)
+        return
+    assert found == [each and (bytes(each[0]), *each[1:]) for each in wanted]
+    whole: list[Any] = [[each for part in parts for each in part[place]] for place in range(3)]
+    pieces = [each[:3] for each in found if each is not None]
+    runs = [(data, 0, len(data), number, first, False) for data, number, first in pieces]
+    start, most, header = random.randrange(total), random.choice((0, 100, 1000, 1 << 20)), random.choice((0, 61))
+    assert _kernel.join_records(runs, start, most, header) == expected([*whole, [()] * total], start, most, header)
+    for data, number, first in pieces:
+        at = random.randrange(number)
+        behind = _kernel.skip_records(data, 0, at)
+        texts = (forms[0] == 1) + 2 * (forms[1] == 1)
+        plain: Any = _kernel.read_records(data, 0, number, 0, first, False, False)[1:4]
+        assert _kernel.skip_records(data, behind, number - at, True) == len(data)
+        read = _kernel.read_records(data, behind, number - at, 0, first, False, False, texts)[1:4]
+        assert read == tuple(
+            [each.decode() if each is not None and texts >> place & 1 else each for each in column[at:]] for place, column in enumerate(plain)
+        )
+        assert outcome(_kernel.skip_records, data[:-1], 0, number, True) == (None, ValueError)
+
+
+def written(random: Random) -> None:
     """Write some records."""
     count = random.choice((1, 1, 2, 5, 40))
     keys, values = ([random.choice((some_bytes(random), Bits(b"bits"))) for _ in range(count)] for _ in range(2))

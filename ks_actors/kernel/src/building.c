@@ -2,6 +2,7 @@
 
 #include "building.h"
 #include "packing.h"
+#include "records.h"
 
 #define LONGEST_HEADER 4096
 
@@ -220,5 +221,108 @@ PyObject *kernel_write_records(PyObject *Py_UNUSED(self), PyObject *const *args,
     }
 done:
     PyMem_Free(buffer.bytes);
+    return result;
+}
+
+/* Records that are being joined. */
+typedef struct {
+    Buffer buffer;
+    Py_ssize_t skip, written, limit;
+    int64_t first, latest;
+} Joined;
+
+/* Append the next record of a run, which begins at time `base`, with its new place and time; return as `put_record` does. */
+static int join_one(Joined *joined, KernelCursor *run, int64_t base, int append_time) {
+    KernelCursor record;
+    const uint8_t *next;
+    int64_t time, offset;
+    if (!kernel_enter_record(run, &record, &next)) {
+        return -1;
+    }
+    record.at++; /* attributes: none are in use */
+    if (record.at > record.end || !kernel_read_varint(&record, &time) || !kernel_read_varint(&record, &offset)) {
+        return PyErr_Occurred() || !kernel_corrupt("a record ends too early") ? -1 : 0;
+    }
+    time = append_time ? base : (int64_t)((uint64_t)base + (uint64_t)time);
+    int64_t first = joined->written == 0 ? time : joined->first, delta = (int64_t)((uint64_t)time - (uint64_t)first), rest = record.end - record.at;
+    int64_t size = 1 + varint_size(delta) + varint_size(joined->written) + rest;
+    if (joined->written > 0 && joined->buffer.used + varint_size(size) + size > joined->limit) {
+        return 0;
+    }
+    if (!grow(&joined->buffer, size + NUMBERS)) {
+        return -1;
+    }
+    put_varint(&joined->buffer, size);
+    joined->buffer.bytes[joined->buffer.used++] = 0;
+    put_varint(&joined->buffer, delta);
+    put_varint(&joined->buffer, joined->written);
+    put_data(&joined->buffer, (const char *)record.at, (size_t)rest);
+    joined->latest = joined->written == 0 || time > joined->latest ? time : joined->latest;
+    joined->first = first;
+    joined->written++;
+    run->at = next;
+    return 1;
+}
+
+/* Append the records of a run behind those to skip; return as `put_record` does. */
+static int join_run(Joined *joined, PyObject *run) {
+    Py_buffer view;
+    Py_ssize_t at, stop, count;
+    long long base;
+    int append_time, fits = 1;
+    if (!kernel_is_tuple("join_records", run) || !PyArg_ParseTuple(run, "y*nnnLp", &view, &at, &stop, &count, &base, &append_time)) {
+        return -1;
+    }
+    KernelCursor cursor = {view.buf, view.buf}, record;
+    if (at < 0 || stop < at || stop > view.len || count < 0) {
+        kernel_corrupt("a run is a part of its bytes");
+        fits = -1;
+    } else {
+        cursor.at += at;
+        cursor.end += stop;
+    }
+    for (; fits == 1 && joined->skip > 0 && count > 0; joined->skip--, count--) {
+        fits = kernel_enter_record(&cursor, &record, &cursor.at) ? 1 : -1;
+    }
+    for (; fits == 1 && count > 0; count--) {
+        fits = join_one(joined, &cursor, base, append_time);
+    }
+    PyBuffer_Release(&view);
+    return fits;
+}
+
+/* join_records(runs, start, limit, header): see _kernel.pyi */
+PyObject *kernel_join_records(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
+    if (!kernel_has("join_records", nargs, 4) || !kernel_is_list("join_records", args[0])) {
+        return NULL;
+    }
+    Joined joined = {.skip = PyLong_AsSsize_t(args[1])};
+    joined.limit = PyErr_Occurred() ? 0 : PyLong_AsSsize_t(args[2]);
+    Py_ssize_t header = PyErr_Occurred() ? 0 : PyLong_AsSsize_t(args[3]);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    if (joined.skip < 0 || header < 0 || header > LONGEST_HEADER) {
+        PyErr_SetString(PyExc_ValueError, "join_records starts at a record that there is, behind a header of 4096 bytes at most");
+        return NULL;
+    }
+    PyObject *result = NULL;
+    int fits = grow(&joined.buffer, header + NUMBERS) ? 1 : -1;
+    if (fits == 1) {
+        memset(joined.buffer.bytes, 0, (size_t)header);
+        joined.buffer.used = header;
+    }
+    for (Py_ssize_t index = 0; fits == 1 && index < PyList_GET_SIZE(args[0]); index++) {
+        PyObject *run = Py_NewRef(PyList_GET_ITEM(args[0], index)); /* its numbers may run anything */
+        fits = join_run(&joined, run);
+        Py_DECREF(run);
+    }
+    if (fits >= 0 && joined.written == 0) {
+        PyErr_SetString(PyExc_ValueError, "join_records starts at a record that there is");
+    } else if (fits >= 0) {
+        PyObject *bytes = PyByteArray_FromStringAndSize((const char *)joined.buffer.bytes, joined.buffer.used);
+        result = bytes == NULL ? NULL : Py_BuildValue("(NnLL)", bytes, joined.written, (long long)joined.first, (long long)joined.latest);
+    }
+    PyMem_Free(joined.buffer.bytes);
     return result;
 }

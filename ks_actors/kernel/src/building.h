@@ -60,4 +60,29 @@ static inline void put_data(Buffer *buffer, const char *data, size_t length) {
     buffer->used += (Py_ssize_t)length;
 }
 
+/* Write one record without headers, whose key may have some more bytes behind it; the length of a missing value is negative. Return what is to be written
+   of the key, for `suffix` bytes; NULL when it does not fit into `limit`, or with an error. */
+static inline uint8_t *put_content(Buffer *buffer, int64_t limit, int64_t index, int64_t delta, const char *key, int64_t length, int suffix, const char *value,
+                                   int64_t value_length) {
+    int64_t content = value_length < 0 ? 0 : value_length;
+    int64_t size = 1 + varint_size(delta) + varint_size(index) + varint_size(length + suffix) + length + suffix + varint_size(value_length) + content + 1;
+    if (varint_size(size) + size > limit - buffer->used || !grow(buffer, size + NUMBERS)) {
+        return NULL;
+    }
+    put_varint(buffer, size);
+    buffer->bytes[buffer->used++] = 0;
+    put_varint(buffer, delta);
+    put_varint(buffer, index);
+    put_varint(buffer, length + suffix);
+    put_data(buffer, key, (size_t)length);
+    uint8_t *behind = buffer->bytes + buffer->used;
+    buffer->used += suffix;
+    put_varint(buffer, value_length);
+    if (content > 0) {
+        put_data(buffer, value, (size_t)content);
+    }
+    put_varint(buffer, 0);
+    return behind;
+}
+
 #endif

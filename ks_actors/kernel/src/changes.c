@@ -19,29 +19,14 @@ static int put_change(Changes *changes, Py_ssize_t index, const KernelContent *k
         changes->latest = time;
     }
     int64_t delta = (int64_t)((uint64_t)time - (uint64_t)changes->first);
-    int64_t suffix = changes->store.shape == KERNEL_TABLE ? 0 : KERNEL_SUFFIX, length = key->length + suffix, content = value->length < 0 ? 0 : value->length;
-    int64_t size = 1 + varint_size(delta) + varint_size(index) + varint_size(length) + length + varint_size(value->length) + content + 1;
-    if (varint_size(size) + size > changes->limit - buffer->used) {
-        return NOT_PLAIN;
+    int suffix = changes->store.shape == KERNEL_TABLE ? 0 : KERNEL_SUFFIX;
+    uint8_t *behind = put_content(buffer, changes->limit, index, delta, key->data, key->length, suffix, value->data, value->length);
+    if (behind == NULL) {
+        return PyErr_Occurred() ? FAILED : NOT_PLAIN;
     }
-    if (!grow(buffer, size + NUMBERS)) {
-        return FAILED;
-    }
-    put_varint(buffer, size);
-    buffer->bytes[buffer->used++] = 0;
-    put_varint(buffer, delta);
-    put_varint(buffer, index);
-    put_varint(buffer, length);
-    put_data(buffer, key->data, (size_t)key->length);
     if (suffix != 0) {
-        kernel_put_suffix((char *)buffer->bytes + buffer->used, start, 0);
-        buffer->used += KERNEL_SUFFIX;
+        kernel_put_suffix((char *)behind, start, 0);
     }
-    put_varint(buffer, value->length);
-    if (content > 0) {
-        put_data(buffer, value->data, (size_t)content);
-    }
-    put_varint(buffer, 0);
     return DONE;
 }
 

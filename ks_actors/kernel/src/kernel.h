@@ -40,6 +40,7 @@ PyObject *kernel_behind_batches(PyObject *self, PyObject *data);
 
 /* building.c */
 PyObject *kernel_write_records(PyObject *self, PyObject *const *args, Py_ssize_t count);
+PyObject *kernel_join_records(PyObject *self, PyObject *const *args, Py_ssize_t count);
 
 /* changes.c */
 PyObject *kernel_write_changes(PyObject *self, PyObject *const *args, Py_ssize_t count);
@@ -80,7 +81,7 @@ PyObject *kernel_crc32c(PyObject *self, PyObject *const *args, Py_ssize_t count)
 
 /* partitions.c */
 PyObject *kernel_partitions(PyObject *self, PyObject *const *args, Py_ssize_t count);
-PyObject *kernel_scatter(PyObject *self, PyObject *const *args, Py_ssize_t count);
+PyObject *kernel_route_records(PyObject *self, PyObject *const *args, Py_ssize_t count);
 
 /* columns.c */
 PyObject *kernel_convert(PyObject *self, PyObject *const *args, Py_ssize_t count);

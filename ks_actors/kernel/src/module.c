@@ -3,8 +3,9 @@
 #include "kernel.h"
 
 #define FAST_FUNCTIONS(DO) \
-    DO(read_records) DO(skip_records) DO(read_batches) DO(write_records) DO(write_changes) DO(engine_rows) DO(partitions) DO(scatter) DO(crc32c) DO(count_up) \
-    DO(absent) DO(entry_columns) DO(count_windows) DO(window_keys) DO(windowed) DO(window_values) DO(expire_windows) DO(add_places) DO(meet)
+    DO(read_records) DO(skip_records) DO(read_batches) DO(write_records) DO(write_changes) DO(engine_rows) DO(partitions) DO(crc32c) DO(count_up) \
+    DO(absent) DO(entry_columns) DO(count_windows) DO(window_keys) DO(windowed) DO(window_values) DO(expire_windows) DO(add_places) DO(meet) \
+    DO(route_records) DO(join_records)
 #define ONE_FUNCTIONS(DO) DO(encode_texts) DO(decode_texts) DO(encode_longs) DO(decode_longs) DO(check_bytes) DO(map_large) DO(behind_batches)
 
 #define ENTER_FAST(name) KERNEL_FAST(PyObject, kernel_##name)

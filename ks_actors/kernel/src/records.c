@@ -2,54 +2,45 @@
 
 #include "records.h"
 
-static int corrupt(const char *what) {
-    PyErr_Format(PyExc_ValueError, "%s", what);
-    return 0;
+/* The place of a key or value; the length of None is negative. */
+typedef struct {
+    const char *data;
+    int64_t length;
+} Span;
+
+static inline int read_span(KernelCursor *cursor, Span *span) {
+    if (!kernel_read_varint(cursor, &span->length)) {
+        return 0;
+    }
+    if (span->length > cursor->end - cursor->at) {
+        return kernel_corrupt("a key, value or header is longer than its record");
+    }
+    span->data = (const char *)cursor->at;
+    cursor->at += span->length < 0 ? 0 : span->length;
+    return 1;
 }
 
-static inline int read_varint(KernelCursor *cursor, int64_t *value) {
-    const uint8_t *at = cursor->at;
-    uint64_t raw = 0;
-    for (int shift = 0; shift < 70; shift += 7) {
-        if (at >= cursor->end) {
-            return corrupt("a record ends in the middle of a number");
-        }
-        uint8_t byte = *at++;
-        raw |= (uint64_t)(byte & 0x7f) << (shift & 63);
-        if (!(byte & 0x80)) {
-            cursor->at = at;
-            *value = (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
-            return 1;
-        }
+/* Return a new reference to bytes, to a text, or to None; NULL with ValueError or MemoryError. */
+static inline PyObject *object_of(const Span *span, int text) {
+    if (span->length < 0) {
+        return Py_NewRef(Py_None);
     }
-    return corrupt("a number of a record has more than ten bytes");
+    return text ? PyUnicode_DecodeUTF8(span->data, (Py_ssize_t)span->length, NULL) : PyBytes_FromStringAndSize(span->data, (Py_ssize_t)span->length);
 }
 
 /* Return a new reference to bytes, or to None where the length is negative; NULL with ValueError. */
 static inline PyObject *read_bytes(KernelCursor *cursor) {
-    int64_t length;
-    if (!read_varint(cursor, &length)) {
-        return NULL;
-    }
-    if (length < 0) {
-        return Py_NewRef(Py_None);
-    }
-    if (length > cursor->end - cursor->at) {
-        corrupt("a key, value or header is longer than its record");
-        return NULL;
-    }
-    PyObject *found = PyBytes_FromStringAndSize((const char *)cursor->at, (Py_ssize_t)length);
-    cursor->at += length;
-    return found;
+    Span span;
+    return read_span(cursor, &span) ? object_of(&span, 0) : NULL;
 }
 
 static PyObject *read_header(KernelCursor *cursor) {
     int64_t length;
-    if (!read_varint(cursor, &length)) {
+    if (!kernel_read_varint(cursor, &length)) {
         return NULL;
     }
     if (length < 0 || length > cursor->end - cursor->at) {
-        corrupt("a header's name is longer than its record");
+        kernel_corrupt("a header's name is longer than its record");
         return NULL;
     }
     /* A broker does not look into names: bytes that are not UTF-8 become U+FFFD, as Kafka's Java client reads them. */
@@ -68,7 +59,7 @@ static PyObject *read_header(KernelCursor *cursor) {
 static PyObject *read_headers(KernelCursor *cursor, int64_t count) {
     /* A header takes two bytes at least: a count beyond that is nonsense, and must not become memory. */
     if (count < 0 || count > (cursor->end - cursor->at) / 2) {
-        corrupt("a record cannot have as many headers as it says");
+        kernel_corrupt("a record cannot have as many headers as it says");
         return NULL;
     }
     PyObject *headers = PyTuple_New((Py_ssize_t)count);
@@ -81,20 +72,6 @@ static PyObject *read_headers(KernelCursor *cursor, int64_t count) {
         }
     }
     return headers;
-}
-
-/* Set the cursor of one record behind its length, and `next` behind the record. */
-static inline int enter_record(const KernelCursor *all, KernelCursor *record, const uint8_t **next) {
-    int64_t length;
-    *record = *all;
-    if (!read_varint(record, &length)) {
-        return 0;
-    }
-    if (length <= 0 || length > record->end - record->at) {
-        return corrupt("a record is longer than its batch");
-    }
-    *next = record->end = record->at + length;
-    return 1;
 }
 
 void kernel_drop_columns(KernelColumns *columns) {
@@ -111,6 +88,7 @@ int kernel_new_columns(KernelColumns *columns, Py_ssize_t count, int with_offset
     columns->timestamps = PyList_New(count);
     columns->offsets = with_offsets ? PyList_New(count) : NULL;
     columns->headers = NULL;
+    columns->texts = 0;
     return columns->keys != NULL && columns->values != NULL && columns->timestamps != NULL && (columns->offsets != NULL || !with_offsets);
 }
 
@@ -133,27 +111,35 @@ int kernel_read_record(KernelCursor *all, KernelColumns *columns, Py_ssize_t ind
     KernelCursor record;
     const uint8_t *next;
     int64_t time_delta, offset_delta, header_count;
-    if (!enter_record(all, &record, &next)) {
+    if (!kernel_enter_record(all, &record, &next)) {
         return 0;
     }
     record.at++; /* attributes: none are in use */
-    if (record.at > record.end || !read_varint(&record, &time_delta) || !read_varint(&record, &offset_delta)) {
-        return PyErr_Occurred() ? 0 : corrupt("a record ends too early");
+    if (record.at > record.end || !kernel_read_varint(&record, &time_delta) || !kernel_read_varint(&record, &offset_delta)) {
+        return PyErr_Occurred() ? 0 : kernel_corrupt("a record ends too early");
     }
-    PyObject *key = read_bytes(&record);
+    Span spans[2];
+    PyObject *key = read_span(&record, &spans[0]) ? object_of(&spans[0], columns->texts & 1) : NULL;
     if (key == NULL) {
         return 0;
     }
     PyList_SET_ITEM(columns->keys, index, key);
-    PyObject *value = read_bytes(&record);
+    if (!read_span(&record, &spans[1])) {
+        return 0;
+    }
+    /* A value that is equal to its key, and a time that is equal to the one before, are the same object. */
+    int same = columns->texts == 3 && spans[0].length > 0 && spans[0].length == spans[1].length && memcmp(spans[0].data, spans[1].data, (size_t)spans[0].length) == 0;
+    PyObject *value = same ? Py_NewRef(key) : object_of(&spans[1], columns->texts & 2);
     if (value == NULL) {
         return 0;
     }
     PyList_SET_ITEM(columns->values, index, value);
-    PyObject *time = PyLong_FromLongLong(append_time ? base_time : (int64_t)((uint64_t)base_time + (uint64_t)time_delta));
+    int64_t moment = append_time ? base_time : (int64_t)((uint64_t)base_time + (uint64_t)time_delta);
+    PyObject *time = index > 0 && moment == columns->time ? Py_NewRef(PyList_GET_ITEM(columns->timestamps, index - 1)) : PyLong_FromLongLong(moment);
     if (time == NULL) {
         return 0;
     }
+    columns->time = moment;
     PyList_SET_ITEM(columns->timestamps, index, time);
     if (columns->offsets != NULL) {
         PyObject *offset = PyLong_FromLongLong((int64_t)((uint64_t)base_offset + (uint64_t)offset_delta));
@@ -162,7 +148,7 @@ int kernel_read_record(KernelCursor *all, KernelColumns *columns, Py_ssize_t ind
         }
         PyList_SET_ITEM(columns->offsets, index, offset);
     }
-    if (!read_varint(&record, &header_count)) {
+    if (!kernel_read_varint(&record, &header_count)) {
         return 0;
     }
     if (header_count != 0) {
@@ -175,10 +161,21 @@ int kernel_read_record(KernelCursor *all, KernelColumns *columns, Py_ssize_t ind
         }
     }
     if (record.at != record.end) {
-        return corrupt("a record is longer than its fields");
+        return kernel_corrupt("a record is longer than its fields");
     }
     all->at = next;
     return 1;
+}
+
+/* Tell whether a record has all its fields and no headers, or set ValueError. */
+static int is_plain(KernelCursor *record) {
+    int64_t number;
+    Span span;
+    record->at++; /* attributes: none are in use */
+    return record->at <= record->end && kernel_read_varint(record, &number) && kernel_read_varint(record, &number) && read_span(record, &span) &&
+                   read_span(record, &span) && kernel_read_varint(record, &number) && number == 0 && record->at == record->end
+               ? 1
+               : !PyErr_Occurred() && kernel_corrupt("a record has headers, or is not as long as its fields");
 }
 
 static int view_of(PyObject *object, PyObject *at, Py_buffer *view, KernelCursor *cursor) {
@@ -188,16 +185,16 @@ static int view_of(PyObject *object, PyObject *at, Py_buffer *view, KernelCursor
     }
     if (begin < 0 || begin > view->len) {
         PyBuffer_Release(view);
-        return corrupt("records are asked for that are not in the batch");
+        return kernel_corrupt("records are asked for that are not in the batch");
     }
     cursor->at = (const uint8_t *)view->buf + begin;
     cursor->end = (const uint8_t *)view->buf + view->len;
     return 1;
 }
 
-/* read_records(data, at, count, base_offset, base_time, append_time, with_offsets): see _kernel.pyi */
+/* read_records(data, at, count, base_offset, base_time, append_time, with_offsets, texts=0): see _kernel.pyi */
 PyObject *kernel_read_records(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
-    if (!kernel_has("read_records", nargs, 7)) {
+    if (nargs != 8 && !kernel_has("read_records", nargs, 7)) {
         return NULL;
     }
     Py_ssize_t count = PyLong_AsSsize_t(args[2]);
@@ -206,6 +203,7 @@ PyObject *kernel_read_records(PyObject *Py_UNUSED(self), PyObject *const *args, 
     int64_t base_time = PyErr_Occurred() ? 0 : PyLong_AsLongLong(args[4]);
     int append_time = PyErr_Occurred() ? 0 : PyObject_IsTrue(args[5]);
     int with_offsets = PyErr_Occurred() ? 0 : PyObject_IsTrue(args[6]);
+    long texts = PyErr_Occurred() || nargs == 7 ? 0 : PyLong_AsLong(args[7]);
     if (PyErr_Occurred()) {
         return NULL;
     }
@@ -214,15 +212,16 @@ PyObject *kernel_read_records(PyObject *Py_UNUSED(self), PyObject *const *args, 
     if (!view_of(args[0], args[1], &view, &cursor)) {
         return NULL;
     }
-    KernelColumns columns = {NULL, NULL, NULL, NULL, NULL};
+    KernelColumns columns = {NULL, NULL, NULL, NULL, NULL, 0, 0};
     PyObject *result = NULL;
     if (count < 0 || count > (cursor.end - cursor.at) / KERNEL_LEAST_RECORD) {
-        corrupt("a batch holds fewer records than it says");
+        kernel_corrupt("a batch holds fewer records than it says");
         goto done;
     }
     if (!kernel_new_columns(&columns, count, with_offsets)) {
         goto done;
     }
+    columns.texts = (int)texts & 3;
     for (Py_ssize_t index = 0; index < count; index++) {
         if (!kernel_read_record(&cursor, &columns, index, count, base_offset, base_time, append_time)) {
             goto done;
@@ -236,21 +235,22 @@ done:
     return result;
 }
 
-/* skip_records(data, at, count): see _kernel.pyi */
+/* skip_records(data, at, count, plain=False): see _kernel.pyi */
 PyObject *kernel_skip_records(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
-    if (!kernel_has("skip_records", nargs, 3)) {
+    if (nargs != 4 && !kernel_has("skip_records", nargs, 3)) {
         return NULL;
     }
     Py_ssize_t count = PyLong_AsSsize_t(args[2]);
+    int plain = PyErr_Occurred() || nargs == 3 ? 0 : PyObject_IsTrue(args[3]);
     Py_buffer view;
     KernelCursor cursor, record;
-    if ((count == -1 && PyErr_Occurred()) || !view_of(args[0], args[1], &view, &cursor)) {
+    if (PyErr_Occurred() || !view_of(args[0], args[1], &view, &cursor)) {
         return NULL;
     }
     PyObject *result = NULL;
     for (; count > 0; count--) {
         const uint8_t *next;
-        if (!enter_record(&cursor, &record, &next)) {
+        if (!kernel_enter_record(&cursor, &record, &next) || (plain && !is_plain(&record))) {
             goto done;
         }
         cursor.at = next;

@@ -142,7 +142,7 @@ int kernel_number_of(PyObject *object, int64_t *number) {
 }
 
 /* Look at an object as a serde makes bytes of it; return NOT_PLAIN for what somebody else has to look at. */
-static int content_of(PyObject *object, int form, KernelContent *content) {
+int kernel_content_of(PyObject *object, int form, KernelContent *content) {
     content->owner = NULL;
     if (form == AS_LONG) {
         int64_t number;
@@ -177,12 +177,12 @@ static int content_of(PyObject *object, int form, KernelContent *content) {
 int kernel_name_of(const KernelStore *store, PyObject *handle, KernelContent *name, int64_t *start) {
     *start = 0;
     if (store->shape == KERNEL_TABLE) {
-        return content_of(handle, store->keys, name);
+        return kernel_content_of(handle, store->keys, name);
     }
-    return kernel_number_of(PyTuple_GET_ITEM(handle, 1), start) ? content_of(PyTuple_GET_ITEM(handle, 0), store->keys, name) : NOT_PLAIN;
+    return kernel_number_of(PyTuple_GET_ITEM(handle, 1), start) ? kernel_content_of(PyTuple_GET_ITEM(handle, 0), store->keys, name) : NOT_PLAIN;
 }
 
 /* Look at the value of an entry, and at its time. */
 int kernel_value_of(const KernelStore *store, PyObject *entry, KernelContent *value, int64_t *time) {
-    return is_pair(entry) && kernel_number_of(PyTuple_GET_ITEM(entry, 1), time) ? content_of(PyTuple_GET_ITEM(entry, 0), store->values, value) : NOT_PLAIN;
+    return is_pair(entry) && kernel_number_of(PyTuple_GET_ITEM(entry, 1), time) ? kernel_content_of(PyTuple_GET_ITEM(entry, 0), store->values, value) : NOT_PLAIN;
 }

@@ -25,6 +25,7 @@ typedef int (*KernelVisit)(void *context, Py_ssize_t index, PyObject *handle, Py
 
 int kernel_has_forms(const char *name, const KernelStore *store);
 int kernel_visit_entries(const KernelStore *store, PyObject *handles, KernelVisit visit, void *context);
+int kernel_content_of(PyObject *object, int form, KernelContent *content);
 int kernel_number_of(PyObject *object, int64_t *number);
 int kernel_name_of(const KernelStore *store, PyObject *handle, KernelContent *name, int64_t *start);
 int kernel_value_of(const KernelStore *store, PyObject *entry, KernelContent *value, int64_t *time);

@@ -6,6 +6,8 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from actors import Spec
 from ks_actors._errors import StateError
 from ks_actors.assignment import MemberTraits
@@ -104,7 +106,7 @@ class Wiring:
         endpoint: Callable[[], str] = str,
     ) -> None:
         self._endpoint = endpoint
-        self._parts = parts
+        self._parts = parts = replace(parts, batch_bytes=log.bytes_per_write)
         self._topics = topics = parts.topics
         self.registry: StoreRegistry = registry
         self.wall_time: Callable[[], int] = parts.clocks.wall_time

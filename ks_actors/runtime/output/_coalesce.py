@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ks_actors.log import Outgoing
-from ks_actors.records import WORTHWHILE, Batch, LazyBatch, TopicPartition
+from ks_actors.records import WORTHWHILE, Batch, EncodedBatch, LazyBatch, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,6 +18,9 @@ LARGEST_OF_BYTES: Final = 10_000
 
 Such logs split a batch that is too large for one record batch.
 """
+
+_JOINED_BYTES: Final = 512 << 10
+"""Bytes of encoded records per batch: less than a broker takes in one record batch."""
 
 
 def merged(batches: Sequence[Outgoing], largest: int = LARGEST) -> list[Outgoing]:
@@ -38,14 +41,26 @@ def _joined(parts: list[Batch], largest: int) -> list[Batch]:
     if len(parts) == 1:
         return parts
     joined: list[Batch] = []
+    # The last batch, if records can be appended to it.
     last: Batch | None = None
     for part in parts:
+        room = 0 if last is None else largest - len(last)
+        if isinstance(part, EncodedBatch):
+            whole = _encoded(last) if len(part) <= room else None
+            if whole is None or whole.own_bytes + part.own_bytes > _JOINED_BYTES:
+                last = part.copy()
+                joined.append(last)
+            else:
+                whole.append(part)
+                joined[-1] = last = whole
         # Appending to a batch that is already encoded as columns would decode it. Later records
         # start a new batch, to keep the order.
-        if isinstance(part, LazyBatch) and len(part) >= WORTHWHILE:
+        elif isinstance(part, LazyBatch) and len(part) >= WORTHWHILE:
             last = None
             joined.append(part)
-        elif last is not None and len(last) + len(part) <= largest:
+        elif isinstance(last, EncodedBatch) and len(part) <= room and (more := _encoded(part)):
+            last.append(more)
+        elif last is not None and not isinstance(last, EncodedBatch) and len(part) <= room:
             _append(last, part)
         else:
             last = Batch(
@@ -58,6 +73,13 @@ def _joined(parts: list[Batch], largest: int) -> list[Batch]:
             )
             joined.append(last)
     return joined
+
+
+def _encoded(batch: Batch | None) -> EncodedBatch | None:
+    """Return a batch encoded, to join it with batches that are; None if that is impossible."""
+    if batch is None or isinstance(batch, EncodedBatch):
+        return batch
+    return EncodedBatch.of(batch)
 
 
 def _append(whole: Batch, part: Batch) -> None:

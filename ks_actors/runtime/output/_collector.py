@@ -295,7 +295,9 @@ class Collector(Actor[CollectorMessage]):
             if size >= _MOST:
                 break
         portion, self._ready = self._ready[:taken], self._ready[taken:]
-        return merged(portion, self._largest)
+        joined = merged(portion, self._largest)
+        self._pending.replaced(portion, joined)
+        return joined
 
     def _answer_flush(self) -> None:
         if self._flush is None:

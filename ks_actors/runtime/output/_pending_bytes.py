@@ -74,6 +74,13 @@ class PendingBytes:
             else:
                 self._add(outgoing.batch, -1)
 
+    def replaced(self, batches: Iterable[Outgoing], joined: Iterable[Outgoing]) -> None:
+        """Note that batches that set out are joined to others, which may be encoded."""
+        self.gone(batches)
+        self.come_again(joined)
+        for outgoing in joined:
+            self.set_out(outgoing.batch)
+
     def change(self, records: int) -> None:
         """Note a change in the number of records."""
         self._records += records

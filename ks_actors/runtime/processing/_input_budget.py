@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
+from ks_actors.records import mean_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -58,21 +60,20 @@ class InputBudget:
         """Note a new batch; return whether to stop fetching the partition now."""
         count = self._counts.get(partition, 0)
         if size := len(batch):
-            taken = min(size, _SAMPLE)
-            step = size // taken
-            places = range(0, taken * step, step)
-            sample = sum(
-                len(batch.keys[at] or b"") + len(batch.values[at] or b"") + _RECORD_OVERHEAD
-                for at in places
-            )
+            mean = mean_bytes(batch, _SAMPLE) + _RECORD_OVERHEAD
             if batch.headers is not None:
-                sample += sum(
-                    len(name) + len(content or b"") + _HEADER_OVERHEAD
-                    for at in places
-                    for name, content in batch.headers[at]
+                taken = min(size, _SAMPLE)
+                step = size // taken
+                mean += (
+                    sum(
+                        len(name) + len(content or b"") + _HEADER_OVERHEAD
+                        for at in range(0, taken * step, step)
+                        for name, content in batch.headers[at]
+                    )
+                    / taken
                 )
             self._note(partition, 0)
-            self._record_bytes[partition] = sample / taken
+            self._record_bytes[partition] = mean
             count += size
         self._note(partition, count)
         if self.stopped(partition):

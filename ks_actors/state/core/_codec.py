@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ks_actors import serdes
 from ks_actors._errors import SerializationError
-from ks_actors.serdes import checked_serializer, for_column, has_form, of_serde
+from ks_actors.serdes import checked_serializer, for_column, has_form, of_serde, written_form
 from ks_actors.state.core._entry import no_record
 
 if TYPE_CHECKING:
@@ -48,9 +48,6 @@ TEXT: Final = (serdes.STRING, serdes.BYTES)
 
 WHOLE: Final = ((serdes.SHORT, 16), (serdes.INTEGER, 32), (serdes.LONG, 64))
 """Serdes of whole numbers, and their widths in bits."""
-
-WRITTEN: Final = (serdes.BYTES, serdes.STRING, serdes.LONG)
-"""Serdes that the kernel can write by itself, in the order of its numbers for them."""
 
 
 class Codec:
@@ -98,8 +95,8 @@ class Codec:
         self.plain_keys: bool = not self.faithful or any(spec.key is serde for serde in TEXT)
         self.sized_keys: bool = not self.faithful or any(spec.key is serde for serde in TEXT)
         # a serde that is not faithful has bytes as dict keys
-        self.key_form: int | None = _form(spec.key) if self.faithful else 0
-        self.value_form: int | None = _form(spec.value)
+        self.key_form: int | None = written_form(spec.key) if self.faithful else 0
+        self.value_form: int | None = written_form(spec.value)
         self._key_serde = spec.key
         self._write_key: Callable[[Any], bytes] = checked_serializer(spec.key, topic, is_key=True)
         # The kernel writes columns of faithful keys without a Python call for each key.
@@ -258,7 +255,3 @@ class Codec:
 
 def _never(_: Any) -> bool:
     return False
-
-
-def _form(serde: Any) -> int | None:
-    return next((number for number, known in enumerate(WRITTEN) if serde is known), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors.metrics import Histogram, Timing
+from ks_actors.records import EncodedBatch, mean_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from ks_actors.records import Batch
     from ks_actors.task.figures._emissions import Emitted
 
-_SAMPLE: Final = 8
 AGE_BOUNDS_MS: Final = (
     *(1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0),
     *(1_000.0, 2_000.0, 5_000.0, 10_000.0, 30_000.0, 60_000.0, 300_000.0, 3_600_000.0),
@@ -25,13 +25,17 @@ AGE_BOUNDS_MS: Final = (
 
 def estimated_bytes(batch: Batch) -> float:
     """Return the approximate bytes of keys and values, from a sample of the records."""
-    count = len(batch.keys)
-    taken = min(count, _SAMPLE)
-    if not taken:
-        return 0.0
-    places = range(0, taken * (count // taken), count // taken)
-    sample = sum(len(batch.keys[at] or b"") + len(batch.values[at] or b"") for at in places)
-    return sample * count / taken
+    return mean_bytes(batch) * len(batch)
+
+
+def _last(batch: Batch) -> tuple[int, float]:
+    """Return the timestamp (ms) and the bytes of a batch's last record.
+
+    Of an encoded batch return the highest timestamp and the mean, without decoding it.
+    """
+    if isinstance(batch, EncodedBatch):
+        return batch.latest, mean_bytes(batch)
+    return batch.timestamps[-1], len(batch.keys[-1] or b"") + len(batch.values[-1] or b"")
 
 
 @final
@@ -72,7 +76,7 @@ class SinksFigures:
 
     def note(self, output: Sequence[Outgoing], now_ms: int) -> None:
         """Note the output of a slice; measure size and age on a topic's last records."""
-        topic, size, found = "", 0, None
+        topic, size, found = "", 0.0, None
         if self._taps is not None:
             self._taps.output(output, self._nodes)
         for outgoing in output:
@@ -81,12 +85,12 @@ class SinksFigures:
                 topic = outgoing.partition.topic
                 found = self.topics.get(topic) or self._begin(topic)
                 if found is not None:
-                    age = max(0, now_ms - batch.timestamps[-1])
+                    time, size = _last(batch)
+                    age = max(0, now_ms - time)
                     found.ages.add(age)
                     found.all_ages.add(age)
-                    size = len(batch.keys[-1] or b"") + len(batch.values[-1] or b"")
             if found is not None:
-                count = len(batch.timestamps)
+                count = len(batch)
                 found.records += count
                 found.bytes += count * size
 

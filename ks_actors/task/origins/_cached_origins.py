@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
+from ks_actors.records import Batch
 from ks_actors.task.origins._leaves import OriginLeaves
 from ks_actors.task.origins._pages import OriginLeaf
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from ks_actors.processors.api import RecordMetadata
-    from ks_actors.records import Batch, Window
+    from ks_actors.records import Window
     from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task.origins._pages import OriginPage, Place, RawRecord
 
@@ -80,7 +81,9 @@ class CachedOrigins(OriginLeaves[_Batch]):
         whole: bool = False,
     ) -> None:
         """Note a batch."""
-        self._begin(_Batch(batch, skipped, late, whole))
+        # Values are not looked for, so they are freed while they are in the CPU's cache.
+        keys = Batch(batch.keys, [], batch.timestamps, None, batch.offsets)
+        self._begin(_Batch(keys, skipped, late, whole))
         self._seen = None
         # A single record that follows is later than these batches.
         self.page: OriginPage | None = None

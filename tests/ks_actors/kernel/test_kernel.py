@@ -163,7 +163,6 @@ def test_a_function_is_called_for_all_but_none() -> None:
         lambda: _kernel.decode_longs([1]),
         lambda: _kernel.check_bytes([bytearray()]),
         lambda: _kernel.convert(len, (b"",)),  # type: ignore[arg-type]
-        lambda: _kernel.scatter([0], 1, ["a"]),  # type: ignore[list-item]
         lambda: _kernel.skip_records(b""),  # type: ignore[call-arg]
     ],
 )
@@ -181,10 +180,6 @@ def test_values_of_the_wrong_type_are_refused(call: Callable[[], Any]) -> None:
         lambda: _kernel.write_records([b""], [b""], [0], None, 1, LIMIT, 0),
         lambda: _kernel.write_records([b""], [b""], [0], None, -1, LIMIT, 0),
         lambda: _kernel.partitions([b""], 0),
-        lambda: _kernel.scatter([0], 1, [[]]),
-        lambda: _kernel.scatter([2], 2, [[b""]]),
-        lambda: _kernel.scatter([-1], 2, [[b""]]),
-        lambda: _kernel.scatter([1 << 70], 2, [[b""]]),
         lambda: _kernel.decode_longs([b"1234567"]),
     ],
 )
@@ -213,10 +208,6 @@ def test_lists_that_change_meanwhile_do_no_harm() -> None:
     timestamps[3] = Shrinking(keys, timestamps)
     with pytest.raises(ValueError, match="changed"):
         _kernel.write_records(keys, [b"b"] * 50, timestamps, None, 0, LIMIT, 0)
-    numbers: list[Any] = [0] * 50
-    numbers[3] = Shrinking(numbers)
-    with pytest.raises(ValueError, match="no partition"):
-        _kernel.scatter(numbers, 2, [[b"b"] * 50])
     column: list[Any] = [b"a"] * 50
     with pytest.raises(ValueError, match="changed"):
         _kernel.convert(lambda _: column.clear(), column)
@@ -232,12 +223,17 @@ def test_nothing_leaks() -> None:
     def once() -> None:
         written = _kernel.write_records(*given_columns, 0, LIMIT, 0)[0]
         _kernel.read_records(written, 0, 200, 0, 0, False, True)
-        _kernel.scatter(_kernel.partitions(given_columns[0], 4), 4, list(given_columns[:3]))
+        _kernel.partitions(given_columns[0], 4)
         _kernel.decode_texts(_kernel.encode_texts(["text", "täxt"]))
+        parts = _kernel.route_records(["text", "täxt"], ["täxt", None], [1, 1 << 40], (1, 1), 2, LIMIT) or []
+        _kernel.join_records([(part[0], 0, len(part[0]), part[1], part[2], False) for part in parts if part is not None], 1, LIMIT, 0)
         for call in (
             lambda: _kernel.read_records(written[:-1], 0, 200, 0, 0, False, True),
             lambda: _kernel.write_records(bad, *given_columns[1:], 0, LIMIT, 0),
             lambda: _kernel.partitions(bad, 4),
+            lambda: _kernel.route_records(["täxt", "\ud800"], ["täxt"] * 2, [1, 1], (1, 1), 2, LIMIT),
+            lambda: _kernel.join_records([(written, 0, len(written) - 1, 200, 0, False)], 0, LIMIT, 0),
+            lambda: _kernel.read_records(b"\x10\0\0\0\x02\xff\x02v\0", 0, 1, 0, 0, False, False, 1),
             lambda: _kernel.decode_texts([b"\xff"]),
         ):
             with suppress(ValueError, TypeError):

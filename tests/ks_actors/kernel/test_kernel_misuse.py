@@ -210,11 +210,11 @@ Call: TypeAlias = tuple[Callable[..., Any], *tuple[Any, ...]]
 CALLS: Final[dict[str, Callable[[Columns], Call]]] = {
     "windowed": lambda columns: (kernel.windowed, Windowed, columns.texts, columns.windows),
     "partitions": lambda columns: (kernel.partitions, columns.data, 7),
-    "scatter": lambda columns: (kernel.scatter, [0] * COUNT, 4, [columns.data, columns.texts]),
     "encode_texts": lambda columns: (kernel.encode_texts, columns.texts),
     "encode_longs": lambda columns: (kernel.encode_longs, columns.numbers),
     "window_keys": lambda columns: (kernel.window_keys, columns.data, columns.numbers, None),
     "write_records": lambda columns: (kernel.write_records, columns.data, columns.data, columns.numbers, None, 0, 1 << 20, 0),
+    "route_records": lambda columns: (kernel.route_records, columns.texts, columns.data, columns.numbers, (1, 0), 3, 1 << 20),
     "entry_columns": lambda columns: (kernel.entry_columns, columns.entries, {}, columns.texts),
     "absent": lambda columns: (kernel.absent, {}, columns.texts, 0),
     "engine_rows": lambda columns: (kernel.engine_rows, (columns.entries, {}, {}), columns.texts, (0, 1, 2, True, 0), b""),
@@ -382,30 +382,6 @@ def test_names_that_nobody_asks_for_are_refused(name: str) -> None:
 
 
 @needs_kernel
-def test_memory_is_taken_only_for_numbers_that_are_right() -> None:
-    """Numbers are looked at before there is room for as many as they may be, and Kafka's own have 32 bits."""
-    with pytest.raises(ValueError, match="no partition"):
-        kernel.scatter([2**31], 2**31 - 1, [["a"]])
-    with pytest.raises(ValueError, match="at most"):
-        kernel.scatter([0], 2**31, [["a"]])
-
-
-@needs_kernel
-def test_objects_shown_in_an_error_are_kept_alive() -> None:
-    """An object that is no number, and empties the list when it is shown."""
-    numbers: list[Any] = []
-
-    class Shown:
-        def __repr__(self) -> str:
-            numbers.clear()
-            return "shown"
-
-    numbers.append(Shown())
-    with pytest.raises(ValueError, match="no partition shown of 3"):
-        kernel.scatter(numbers, 3, [["a"]])
-
-
-@needs_kernel
 def test_each_function_names_its_description() -> None:
     """`help()` has a line for each."""
     assert all("_kernel.pyi" in getattr(kernel, name).__doc__ for name in dir(kernel) if callable(getattr(kernel, name)) and name.islower())
@@ -415,6 +391,7 @@ NOTED: Any = ({}, {}, {})
 ODD: Any = (([], {}, {}), ({}, [], {}), ({}, {}, []), ({}, {}))
 OUT: Any = ([], [], [], False)
 NUMBERS = array("q", [1])
+RECORD = b"\x10\0\0\0\x02k\x02v\0"
 REFUSED: Final[dict[str, list[tuple[Any, ...]]]] = {
     "absent": [(), ([], [], 0), ({}, (), 0), ({}, [], "a")],
     "add_places": [({}, [], array("i"), 0, []), ({}, ["a"], array("q"), 0, [0]), ({"a": 9}, ["a"], NUMBERS, 0, [0])],
@@ -443,6 +420,26 @@ REFUSED: Final[dict[str, list[tuple[Any, ...]]]] = {
     "window_keys": [(["a"], [], None), (["a"], ["b"], None)],
     "window_values": [({}, [], [], True)],
     "windowed": [(Windowed, ["a"], []), (str, ["a"], ["w"])],
+    "route_records": [
+        (),
+        (["a"], ["b"], [1], (1, 1), 0, 99),
+        (["a"], ["b"], [1], (1, 3), 1, 99),
+        (["a"], ["b"], [1], [1, 1], 1, 99),
+        (["a"], [], [1], (1, 1), 1, 99),
+        ([], [], [], (1, 1), 1 << 31, 99),
+        ((), [], [], (1, 1), 1, 99),
+    ],
+    "join_records": [
+        (),
+        ([], 0, 99, 0),
+        ([(RECORD, 0, 9, 1, 0, False)], 1, 99, 0),
+        ([(RECORD, 0, 9, 1, 0, False)], 0, 99, 5_000),
+        ([(RECORD, 0, 9, 1, 0, False)], -1, 99, 0),
+        *(([(RECORD, *bounds, 0, False)], 0, 99, 0) for bounds in ((0, 9, -1), (0, 9, 2), (0, 8, 1), (-1, 9, 1), (0, 10, 1), (5, 4, 1))),
+        ([[RECORD, 0, 9, 1, 0, False]], 0, 99, 0),
+        ([(b"\2\0", 0, 2, 1, 0, False)], 0, 99, 0),
+    ],
+    "skip_records": [(), (RECORD, 9_999, 1), (RECORD, "a", 1), (RECORD[:-1], 0, 1, True), (b"\x10\0\0\0\x02k\x02v\2", 0, 1, True)],
     "write_changes": [
         (),
         (NOTED, (), (0, 0, 0), 1),

@@ -327,7 +327,7 @@ class PartitionReader:
         """
         columns = Columns()
         position, end = self.position, None
-        while self.chunks and len(columns.keys) < limit:
+        while self.chunks and len(columns) < limit:
             chunk = self.chunks[0]
             end = chunk.end_offset
             try:
@@ -335,14 +335,14 @@ class PartitionReader:
             except LogError:
                 position = max(position, chunk.position)
                 # Return the records before the damaged record; the next read raises its error.
-                if columns.keys:
+                if len(columns):
                     break
                 # Drop the chunk, so that it is fetched again: the transfer may have damaged it.
                 self.move(position)
                 raise
             if more:
                 position = max(position, chunk.position)
-                if chunk.waits or (columns.keys and perf_counter() >= until):
+                if chunk.waits or (len(columns) and perf_counter() >= until):
                     break
             else:
                 assert chunk.next_offset is not None

@@ -30,13 +30,13 @@ from ks_actors.log.kafka.wire._record_reader import (
     plain_batches,
 )
 from ks_actors.log.kafka.wire._unpacking import GROWN, LITTLE, PIECE, is_packed
-from ks_actors.records import Batch
+from ks_actors.records import WORTHWHILE, Batch, FetchedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ks_actors.log.kafka.wire._unpacking import Unpacked
-    from ks_actors.records import Headers, TopicPartition
+    from ks_actors.records import Headers, Run, TopicPartition
 
 _LENGTHS = Struct(">qi")
 _EPOCH = Struct(">i")
@@ -51,19 +51,36 @@ _ABORT = 0
 
 @final
 class Columns:
-    """Columns under construction."""
+    """Columns under construction, or records as they were fetched.
 
-    __slots__ = ("headers", "keys", "offsets", "timestamps", "values")
+    The lists are there once any record had to be read.
+    """
+
+    __slots__ = ("_runs", "headers", "keys", "offsets", "timestamps", "values")
 
     def __init__(self) -> None:
+        self._runs: list[Run] = []
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
         self.timestamps: list[int] = []
         self.headers: list[Headers] | None = None
         self.offsets: range | list[int] = range(0)
 
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def take_run(self, run: Run) -> None:
+        """Append records as they were fetched, except for their offsets."""
+        if self.keys:
+            self.take(Records(*run.read(0), None, None))
+        else:
+            self._runs.append(run)
+
     def take(self, records: Records) -> None:
         """Append records, except for their offsets."""
+        runs, self._runs = self._runs, []
+        for run in runs:
+            self.take(Records(*run.read(0), None, None))
         if self.keys:
             before = len(self.keys)
             self.keys += records.keys
@@ -95,6 +112,8 @@ class Columns:
 
     def batch(self) -> Batch:
         """Return the records."""
+        if self._runs:
+            return FetchedBatch(self._runs, self.offsets)
         return Batch(self.keys, self.values, self.timestamps, self.headers, self.offsets)
 
 
@@ -266,16 +285,16 @@ class Chunk:
         if self._failure is not None:
             raise self._failure
         try:
-            while len(columns.keys) < limit:
+            while len(columns) < limit:
                 if not self._left:
                     if self._at == self.size:
                         return False
-                    late = bool(columns.keys) and perf_counter() >= until
+                    late = len(columns) > 0 and perf_counter() >= until
                     if not late and self._read_plain(position, limit, columns):
                         continue
                     if not self._open():
                         return self.waits
-                if columns.keys and perf_counter() >= until:
+                if len(columns) and perf_counter() >= until:
                     return True
                 if self._gaps:
                     self._read_gaps(position, limit, columns)
@@ -340,7 +359,8 @@ class Chunk:
         would take longer than reading the batch's records.
         """
         end = min(len(self.raw), self._unpacked_to)
-        room = limit - len(columns.keys)
+        # Records of a larger batch are left as they are.
+        room = min(limit - len(columns), WORTHWHILE)
         found = plain_batches(
             self.raw, self._at, int(end), position, room, self._plain_attributes, self.limit
         )
@@ -359,19 +379,24 @@ class Chunk:
             self._body.skip(skip)
             self._base += skip
             self._left -= skip
-        count = min(self._left, limit - len(columns.keys))
+        count = min(self._left, limit - len(columns))
         begin = self._base
         if count:
-            records = self._read_body(count, with_offsets=False)
-            count = len(records.keys)
-            columns.take(records)
+            count = self._body.fitting(count, self.limit)
+            run = self._body.take(count)
+            if run is not None:
+                columns.take_run(run)
+            else:
+                records = self._read_body(count, with_offsets=False)
+                count = len(records.keys)
+                columns.take(records)
             columns.add_offsets(range(begin, begin + count))
         self._base = begin + count
         self._left -= count
 
     def _read_gaps(self, position: int, limit: int, columns: Columns) -> None:
         """Read from a batch with offset gaps left by compaction."""
-        records = self._read_body(min(self._left, limit - len(columns.keys)), with_offsets=True)
+        records = self._read_body(min(self._left, limit - len(columns)), with_offsets=True)
         offsets = records.offsets
         assert offsets is not None
         if offsets and not self._base <= offsets[0] <= offsets[-1] < self._end:

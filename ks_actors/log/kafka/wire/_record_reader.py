@@ -20,6 +20,7 @@ from ks_actors.log.kafka.wire._batch_header import (
     HEADER,
 )
 from ks_actors.log.kafka.wire._decompression import MAX_DECOMPRESSED, decompress
+from ks_actors.records import WORTHWHILE, Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,6 +78,10 @@ class Body(Protocol):
 
     def read(self, count: int, *, with_offsets: bool) -> Records:
         """Return exactly the next `count` records."""
+        ...
+
+    def take(self, count: int) -> Run | None:
+        """Return the next `count` records as they are; None if they have to be read at once."""
         ...
 
 
@@ -168,6 +173,21 @@ class KernelBody:
             raise CorruptRecordException(str(error)) from error
         return Records(keys, values, timestamps, headers, offsets)
 
+    def take(self, count: int) -> Run | None:
+        """Return the next records as they are, if they are many, well-formed and without headers.
+
+        Objects that are made of them later, a few at a time, are used while they are in the CPU's
+        cache.
+        """
+        if count < WORTHWHILE or not HAS_KERNEL:
+            return None
+        at = self._at
+        try:
+            self._at = _kernel.skip_records(self._data, at, count, True)
+        except ValueError:
+            return None
+        return Run(self._data, at, self._at, count, self._time, self._append_time)
+
 
 @final
 class IteratedBody:
@@ -220,6 +240,10 @@ class IteratedBody:
             headers if any(headers) else None,
             [record.offset for record in records] if with_offsets else None,
         )
+
+    def take(self, _: int) -> Run | None:
+        """Return None: these records are read one by one."""
+        return None
 
     def _next(self, count: int) -> list[Any] | None:
         """Return the next records; None when aiokafka cannot read all of them."""

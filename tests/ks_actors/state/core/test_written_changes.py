@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -39,6 +40,12 @@ def frozen(task: Task, token: Any, *, written: bool) -> list[Batch]:
 
 def columns(batches: list[Batch]) -> list[Any]:
     return [(list(batch.keys), list(batch.values), list(batch.timestamps), batch.headers) for batch in batches]
+
+
+def rows_of(batches: Iterable[Batch]) -> list[Any]:
+    return [
+        row for keys, values, times, headers in columns(list(batches)) for row in zip(keys, values, times, headers or [()] * len(keys), strict=True)
+    ]
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -109,7 +116,7 @@ def written_batch(count: int) -> EncodedBatch:
 def test_a_written_batch_is_like_others() -> None:
     """It is written as its columns would be, whole or in parts; they are there when they are looked for."""
     batch, plain = written_batch(300), written_batch(300)
-    assert (len(batch), batch.own_bytes) == (300, len(batch._data))
+    assert (len(batch), batch.own_bytes) == (300, len(batch.write(0, 1 << 20, 0)[0]))
     for start, limit in ((0, 1 << 20), (0, 61 + batch.own_bytes), (0, 60 + batch.own_bytes), (0, 900), (7, 1 << 20), (299, 1)):
         assert written_batch(300).write(start, limit, 61) == kernel.write_records(plain.keys, plain.values, plain.timestamps, None, start, limit, 61)
     first, second = batch.write(0, 1 << 20, 61), batch.write(0, 1 << 20, 61)
@@ -144,14 +151,38 @@ def test_a_written_batch_goes_to_brokers_as_others_do() -> None:
         assert encoder.too_large(batch, 70) == encoder.too_large(other, 70)
 
 
-def test_written_batches_are_not_put_together() -> None:
-    """Others before and behind them are."""
-    partition = TopicPartition("log", 0)
-    small = [Batch([b"a"], [b"1"], [1]), Batch([b"b"], [b"2"], [2])]
-    batches = [Outgoing(partition, each) for each in (*small, written_batch(300), *small)]
-    found = merged(batches)
-    assert [len(outgoing.batch) for outgoing in found] == [2, 300, 2]
-    assert found[1].batch is batches[2].batch
+@pytest.mark.parametrize("seed", range(3))
+def test_written_batches_are_put_together_with_others(seed: int) -> None:
+    """In their order, as long as one record batch holds them; records with headers stay apart, the given ones as they are, and all are counted."""
+    random, partition = Random(seed), TopicPartition("log", 0)
+    rows = kernel.Rows(0, True, False)
+    rows.add_all(["k"] * 300, list(range(300)), list(range(300)), [b"v"] * 300)
+    for _ in range(30):
+        made: list[Batch] = []
+        for number in range(random.randrange(2, 9)):
+            first = random.randrange(3)
+            plain = Batch([b"k%d" % number] * (first + 1), [None, b"v", b"w"][: first + 1], [number - 5] * (first + 1))
+            headed = Batch([b"h"], [b"v"], [number], [(("h", b""),)])
+            large = Batch([b"l"], [b"v" * 400_000], [number])
+            encoded = EncodedBatch.of(random.choice((plain, plain, large)))
+            assert encoded is not None
+            made.append(random.choice((plain, headed, encoded, encoded, encoded, written_batch(300), PackedBatch(rows, 0, random.choice((9, 250))))))
+        before, batches = [len(each) for each in made], [Outgoing(partition, each) for each in made]
+        waiting = PendingBytes()
+        waiting.come(batches)
+        for outgoing in batches:
+            waiting.set_out(outgoing.batch)
+        found = merged(batches, 1_000)
+        waiting.replaced(batches, found)
+        assert [len(each) for each in made] == before
+        assert rows_of(each.batch for each in found) == rows_of(made)
+        assert all(len(each.batch) <= 1_000 for each in found)
+        pairs = pairwise(each.batch for each in found if len(each.batch) < 400)
+        assert all(
+            one.own_bytes + other.own_bytes > 500_000 for one, other in pairs if isinstance(one, EncodedBatch) and isinstance(other, EncodedBatch)
+        )
+        waiting.gone(found)
+        assert waiting.bytes == 0
 
 
 def test_waiting_output_is_counted_in_any_form() -> None:
@@ -171,7 +202,7 @@ def test_waiting_output_is_counted_in_any_form() -> None:
     assert waiting.bytes == one
     waiting.come_again([written])
     waiting.change(-1)
-    assert waiting.bytes == waiting.bytes_of(written.batch) == len(many._data)
+    assert waiting.bytes == waiting.bytes_of(written.batch) == many.own_bytes
     waiting.clear()
     assert waiting.bytes == 0
 

@@ -201,7 +201,7 @@ async def test_spoiled_bytes_are_told_of_at_their_offset(codec: int, limit: int,
     with pytest.raises(LogCorrupted) as apart_from_it:
         await read()
     assert str(apart_from_it.value) == str(at_once.value)
-    assert found == columns.values == wanted(5)
+    assert found == columns.batch().values == wanted(5)
 
 
 async def test_without_a_thread_it_is_done_on_the_loop(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -231,14 +231,14 @@ def test_pieces_are_the_whole(kinds: list[int], begin: int, limit: int, most: in
     chunk = apart(raw)
     position, more = begin, True
     while more:
-        more = chunk.read(position, len(columns.keys) + limit, columns)
+        more = chunk.read(position, len(columns) + limit, columns)
         position = max(position, chunk.position)
         if chunk.wants_unpacking:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(_unpacking, "PIECE", most)
                 chunk.take(unpacked(chunk.raw, chunk.unpacked_to))
-    assert columns.values == plain.values
-    assert list(columns.offsets) == list(plain.offsets)
+    assert columns.batch().values == plain.batch().values
+    assert list(columns.batch().offsets) == list(plain.batch().offsets)
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])

@@ -55,7 +55,7 @@ def test_a_record_with_too_many_headers_is_refused(codec: int) -> None:
         assert (raised.value.partition, raised.value.offset, raised.value.next_offset) == (PARTITION, 5, 7)
 
     assert peak_of(refused) < LIMIT // 2
-    assert columns.keys == [b"a"]
+    assert columns.batch().keys == [b"a"]
 
 
 @pytest.mark.parametrize("gaps", [False, True])
@@ -73,7 +73,7 @@ def test_records_that_are_too_large_together_are_read_in_pieces(gaps: bool, skip
             more = source.read(at, 1_000, to, until=0)
 
         assert peak_of(take) < 2 * LIMIT
-        keys += columns.keys
+        keys += columns.batch().keys
         position = source.position
     assert keys == [b"%d" % at for at in range(skipped, 30)]
 
@@ -88,8 +88,9 @@ def test_no_record_takes_more_than_it_is_measured_at(header: Header, count: int)
     batch = made(raw)
     columns = Columns()
     peak = peak_of(lambda: chunk(batch, limit=1 << 30).read(0, 1, columns))
-    assert columns.headers is not None
-    assert len(columns.headers[0]) == count
+    headers = columns.batch().headers
+    assert headers is not None
+    assert len(headers[0]) == count
     measure, _ = _plain_record_reader._measure(raw, 0)
     # Without the kernel a list of the library's is there beside the tuple, and a copy of the batch.
     in_background = 10_000 + 10 * count + 2 * len(raw)
@@ -102,7 +103,7 @@ def test_measured_sizes_are_no_more_than_a_few_times_the_content() -> None:
     raw = record(bytes(100), bytes(LIMIT // 2), headers=[(b"name", b"value")] * 20)
     columns = Columns()
     chunk(made(raw)).read(0, 10, columns)
-    assert len(columns.keys) == 1
+    assert len(columns) == 1
 
 
 def test_records_are_measured_up_to_one_that_is_none() -> None:
