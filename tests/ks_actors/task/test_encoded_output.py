@@ -14,7 +14,7 @@ from ks_actors.kernel import HAS_KERNEL, kernel
 from ks_actors.log import TopicPartition
 from ks_actors.records import Batch, EncodedBatch, FetchedBatch, Headers, Run, TaskId
 from ks_actors.serdes import LONG, STRING, json
-from ks_actors.task import TaskParts
+from ks_actors.task import Gathered, TaskParts
 from ks_actors.task._task_runner import TaskRunner
 
 COUNT, LIMIT = 400, 20_000
@@ -73,8 +73,9 @@ def outcome(form: str, batch: Batch, partitions: int, batch_bytes: int) -> tuple
     found: dict[Any, list[Any]] = {}
     kinds: set[type] = set()
     while task.process(60):
-        output = task.take_output()
-        task.measure(output, 5_000)
+        gathered = Gathered()
+        task.hand_over(gathered, 5_000)
+        output = gathered.batches()
         kinds |= {type(outgoing.batch) for outgoing in output}
         for outgoing in output:
             one = outgoing.batch
