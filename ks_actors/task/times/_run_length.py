@@ -26,6 +26,8 @@ class RunLength:
 
     def adapt(self, done: int, seconds: float) -> None:
         """Adapt the length to the time that the last run of `done` records took."""
+        if seconds <= 2 * _SECONDS and 2 * done < self.records:
+            return  # it was short because there were no more records: that tells nothing
         # Between one and two milliseconds nothing changes, so that the size does not swing.
         was_long, self._was_long = self._was_long, seconds > 2 * _SECONDS
         if seconds > _PAUSE:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ks_actors.processors.joins import StreamTableJoin
 from ks_actors.processors.stateless import DropNullKeys, Filter, MapValues, PassThrough, Peek
 from ks_actors.processors.tables import TableSource
-from ks_actors.state.key_value import Table
+from ks_actors.state.key_value import KeyValueBase
 from ks_actors.topology import ProcessorNode, SourceNode
 
 if TYPE_CHECKING:
@@ -73,8 +73,9 @@ def _table_of(source: SourceNode, nodes: Nodes, works: Mapping[str, NodeWork]) -
     ):
         return None
     store = works[node.name].store(node.operator.store)
-    # A store of the user's own sees the order of its calls; keys that are not equal may be one row.
-    plain = isinstance(store, Table) and store.codec.faithful and not store.codec.headed
+    # A store of the user's own sees the order of its calls; keys that are not equal may be one row;
+    # a versioned store forgets versions by the latest time of all keys.
+    plain = isinstance(store, KeyValueBase) and store.codec.faithful and not store.codec.headed
     return node.operator.store if plain else None
 
 

@@ -47,6 +47,22 @@ def test_a_run_takes_about_a_millisecond() -> None:
     assert run.records == 1
 
 
+@pytest.mark.parametrize("burst", [(90, 1), (40, 1, 1)])
+def test_a_short_rest_of_a_burst_does_not_forgive_a_long_run(burst: tuple[int, ...]) -> None:
+    """A run that the queue cuts short tells nothing: runs of slow records settle at a millisecond or two all the same."""
+    run = RunLength()
+    longest = 0.0
+    for turn in range(60):
+        for left in burst:
+            rest = left
+            while rest:
+                done = min(rest, run.records)
+                run.adapt(done, 0.0002 * done)
+                rest -= done
+                longest = max(longest, 0.0002 * done * (turn > 30))
+    assert longest <= 0.002
+
+
 @pytest.mark.parametrize("fast", [0, 1, 2_500])
 def test_a_slice_has_one_slow_call_of_a_blocking_function(fast: int) -> None:
     """It ends behind it, however fast those before were: a commit of the task waits for no more."""

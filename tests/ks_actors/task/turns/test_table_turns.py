@@ -90,3 +90,24 @@ def test_a_run_with_tables_gives_the_results_of_single_records(seed: int) -> Non
             value = None if random.random() < odd / 2 else b"%b%d%b" % (topic.encode(), number, b"!" if bad else b"")
             rows.append((key, value, max(0, time - (random.randrange(60) if random.random() < odd else 0))))
     assert run(topology, inputs, in_runs=True, cache=cache) == run(topology, inputs, in_runs=False, cache=cache)
+
+
+@pytest.mark.parametrize(
+    "materialized",
+    [
+        Materialized("t", serdes.STRING, serdes.STRING, history_retention_ms=10),
+        Materialized("t", serdes.DOUBLE, serdes.STRING),
+    ],
+)
+def test_tables_whose_rows_depend_on_other_keys_are_not_taken_ahead(materialized: Materialized[Any, str]) -> None:
+    """A versioned table forgets versions by the latest time of all keys, and unequal keys of some serdes are one row."""
+    key = materialized.key or serdes.STRING
+    builder = StreamsBuilder()
+    table = builder.table("a", Consumed(key, serdes.STRING), materialized)
+    builder.stream("b", Consumed(key, serdes.STRING)).join(table, glue, Joined(key, serdes.STRING, serdes.STRING)).to(
+        "out", Produced(key, serdes.STRING)
+    )
+    with TopologyTestDriver(builder.build(), config=StreamsConfig(application_id="turns")) as driver:
+        task = driver._task
+        assert task is not None
+        assert task._merged_turns is None
