@@ -17,11 +17,11 @@ from ks_actors.task._states import TaskLife, TaskState, begin_anew, end_life, ne
 from ks_actors.task._store_registry import RegisteredStores, Role, StoreRegistry, behind_caches
 from ks_actors.task._store_specs import DefaultSerdes, StoreSpecs
 from ks_actors.task._task import Task
-from ks_actors.task._task_parts import Clocks, Planning, TaskParts, Telemetry
+from ks_actors.task._task_parts import Clocks, Planning, TaskParts
 from ks_actors.task._task_runner import GLOBAL, TaskRunner, make_stores
 from ks_actors.task._uncaught import uncaught
 from ks_actors.task._unreadable_batch import left_out, passed_over
-from ks_actors.task.figures import Emission
+from ks_actors.task.figures import Emission, Telemetry
 from ks_actors.task.times import BACK_MS
 
 __all__ = [

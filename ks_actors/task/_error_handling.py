@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ks_actors.records import Headers, TaskId
     from ks_actors.task._app_topics import TopicSizes
     from ks_actors.task._record_context import RecordContextHolder
-    from ks_actors.task._task_parts import Telemetry
+    from ks_actors.task.figures import Telemetry
     from ks_actors.task.origins import RawRecord
     from ks_actors.tracing import TaskTracing
 

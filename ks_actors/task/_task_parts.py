@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -11,13 +10,12 @@ import msgspec
 from ks_actors._errors import ConfigError
 from ks_actors.assignment import Grouping
 from ks_actors.config import ProcessingGuarantee
-from ks_actors.history import History
-from ks_actors.metrics import STILL
 from ks_actors.task._app_topics import AppTopics, nodes_of
 from ks_actors.task._compiler import NodeGraph
 from ks_actors.task._store_specs import DefaultSerdes, StoreSpecs
 from ks_actors.task._update_cache import CacheBudget
 from ks_actors.task.calls import check_threads
+from ks_actors.task.figures import Telemetry
 from ks_actors.topology import refuse_unnamed, wanted_by, with_headers
 from ks_actors.tracing import UNTRACED
 
@@ -27,10 +25,9 @@ if TYPE_CHECKING:
 
     from ks_actors.assignment import PartitionGrouper, TaskAssignor
     from ks_actors.config import StreamsConfig
-    from ks_actors.metrics import Histogram, Window
     from ks_actors.records import TaskId
     from ks_actors.topology import Topology
-    from ks_actors.tracing import TaskTracing, Tracing
+    from ks_actors.tracing import TaskTracing
 
 
 def _wall_time() -> int:
@@ -60,21 +57,6 @@ class Planning(NamedTuple):
 
 
 _DEFAULT_PLANNING: Final = Planning()
-
-
-class Telemetry(msgspec.Struct, frozen=True):
-    """The figures that the tasks of an instance share, and the tracing of records.
-
-    `window` is the time window of the metrics. `ages` are the ages of output records, by topic.
-    `answers` counts the answers of exception handlers, by kind and response. `history` has the last
-    exceptions, and samples of records.
-    """
-
-    window: Window = STILL
-    tracing: Tracing | None = None
-    ages: dict[str, Histogram] = {}
-    answers: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
-    history: History = msgspec.field(default_factory=History)
 
 
 class TaskParts(msgspec.Struct, frozen=True, kw_only=True):

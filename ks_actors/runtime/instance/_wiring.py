@@ -415,9 +415,8 @@ class Wiring:
         traits = MemberTraits(
             endpoint=self._endpoint(), tags=config.client_tags, grouping=topics.grouping.name
         )
-        group = GroupView(
-            process_id, config.max_poll_interval_ms, fitting, traits, left_out(topics)
-        )
+        poll_ms, others = config.max_poll_interval_ms, left_out(topics)
+        group = GroupView(process_id, poll_ms, fitting, traits, others)
         assignor = group_assignor(self._parts, fitting.topology)
         await admitted("join")
         membership = self._membership = await log.join(
@@ -441,7 +440,6 @@ class Wiring:
                 lease=self.member_lease,
             ),
         )
-        history = self._metrics.history.rebalances
         member = Member(
             log,
             membership,
@@ -455,7 +453,7 @@ class Wiring:
             manager=self.manager,
             state=self._state,
             committer=self.committer,
-            figures=RebalanceFigures(self._metrics.registry.window, context.time(), history),
+            figures=RebalanceFigures.of(self._metrics, context.time()),
         )
         assert self._state_manager is not None
         # Before the member is spawned: it may begin tasks before the spawning code resumes.

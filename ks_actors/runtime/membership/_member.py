@@ -23,6 +23,7 @@ from ks_actors.runtime.shared import WorkerState
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from typing import Self
 
     from actors import Ref, Reply
     from ks_actors.assignment import HostedTasks
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.fetching import StartPolicy
     from ks_actors.runtime.membership._group_view import GroupView
+    from ks_actors.runtime.shared import Metrics
 
 MEMBER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system")
 # Seconds that a closing app waits for the group's next generation, which mostly comes at once.
@@ -79,6 +81,11 @@ class RebalanceFigures:
         """Why the group keeps its last assignment; empty if the last one was made."""
         self._rebalancing_since: float | None = began
         self.history.begin()
+
+    @classmethod
+    def of(cls, metrics: Metrics, began: float) -> Self:
+        """Return the figures for an instance's metrics, which begin at a time (s)."""
+        return cls(metrics.registry.window, began, metrics.history.rebalances)
 
     def event(self, event: MembershipEvent, now: float) -> None:
         """Note an event of the group."""
@@ -162,10 +169,9 @@ class Member(Actor[m.MemberMessage]):
 
     def status(self) -> MemberStatus:
         """Return the membership and the tasks; callable from any thread."""
-        group, pending, view = self._membership.group, frozenset(self._pending), self._group
-        return MemberStatus(
-            group.member_id, group.generation, self._tasks, pending, view.hosts, view.uncovered
-        )
+        group, view = self._membership.group, self._group
+        found = self._tasks, frozenset(self._pending), view.hosts, view.uncovered
+        return MemberStatus(group.member_id, group.generation, *found)
 
     async def signal(self, signal: Signal) -> None:
         """Follow the group from the start; leave it at the end."""
@@ -282,11 +288,8 @@ class Member(Actor[m.MemberMessage]):
             self._do(self._departing.part(self._standbys))
         elif not self._waiting:
             self._waiting = True
-            self.ctx.pipe(
-                self._membership.event(),
-                m.MembershipChanged,
-                partial(m.MembershipFailed, waiting=True),
-            )
+            failed = partial(m.MembershipFailed, waiting=True)
+            self.ctx.pipe(self._membership.event(), m.MembershipChanged, failed)
 
     def _do(
         self,
