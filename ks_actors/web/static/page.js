@@ -73,7 +73,7 @@ function showHealth(view) {
   document.body.dataset.state = state;
   at("health").className = `badge ${state}`;
   say(at("health"), `${STATES[state]} · ${health.state}`);
-  keep(at("problems"), health.problems, (one) => `${one.reason} ${one.task} ${one.partition}`, () => make("li"), (item, one) => {
+  keep(at("problems"), health.problems, (one) => `${one.reason} ${one.task} ${one.partition} ${one.query}`, () => make("li"), (item, one) => {
     // The text is also for those without the page, and names the call.
     const text = writable ? one.text.replace(/App\.resume\S* resumes/, "the Resume button resumes") : one.text;
     say(item, `${one.reason}: ${text}`);
