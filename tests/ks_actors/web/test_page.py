@@ -190,19 +190,6 @@ async def test_letters_of_one_error_and_topic_are_one_line_and_go_back_together(
         assert await here.app.store("per-page").get("bad 59") == 1
 
 
-async def test_a_paused_app_has_a_state_of_its_own(tmp_path: Path) -> None:
-    """Pause asks once; pill and banner are of one colour, which is not that of trouble, and the banner names the button that goes on."""
-    async with shown(tmp_path) as here:
-        await here.page.click("#pause")
-        await here.seen.text("#problems li", "^paused: the app is paused; the Resume button resumes it$")
-        await here.seen.text("#health", "^paused · RUNNING$")
-        assert len(here.seen.asked) == 1
-        assert await here.page.evaluate(COLORS, ["#health", "#problems li"]) == 1
-        assert await here.page.locator("#health").evaluate("(pill) => getComputedStyle(pill).color") == "rgb(29, 79, 184)"
-        await here.page.click("#resume")
-        await here.seen.text("#health", "^ready")
-
-
 class ThreeQueries(Visits):
     """Visits that are looked up by one query, and read by two others."""
 
@@ -216,9 +203,20 @@ class ThreeQueries(Visits):
         return builder.build()
 
 
-async def test_paused_queries_have_a_line_and_a_button_each(tmp_path: Path) -> None:
-    """Views add no lines; a button resumes its query alone; the app as a whole is not paused, and other trouble is not blue."""
+async def test_a_paused_app_and_its_paused_queries_have_a_state_of_their_own(tmp_path: Path) -> None:
+    """Pause asks once; pill and banner have one color, which is not that of trouble; the banner names the button that resumes.
+
+    Each paused query has one line, after any number of views, with a button that resumes it alone. Trouble beside it is not blue.
+    """
     async with shown(tmp_path, visits=ThreeQueries()) as here:
+        await here.page.click("#pause")
+        await here.seen.text("#problems li", "^paused: the app is paused; the Resume button resumes it$")
+        await here.seen.text("#health", "^paused · RUNNING$")
+        assert len(here.seen.asked) == 1
+        assert await here.page.evaluate(COLORS, ["#health", "#problems li"]) == 1
+        assert await here.page.locator("#health").evaluate("(pill) => getComputedStyle(pill).color") == "rgb(29, 79, 184)"
+        await here.page.click("#resume")
+        await here.seen.text("#health", "^ready")
         for query in ("stats", "trends"):
             await here.app.pause(query=query)
         await here.seen.text("#problems li", "^paused: the query trends is paused; the Resume button resumes it Resume$")
