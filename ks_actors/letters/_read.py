@@ -219,7 +219,7 @@ async def survey_letters(
         try:
             await _read(log, starts, before, found, client_id=client_id, timeout_ms=left_ms)
         except LogTimeout:
-            if not found.bytes_read:
+            if before == ends and not found.reached:
                 raise
             whole = False
             if before == ends:

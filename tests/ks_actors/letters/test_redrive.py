@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ks_actors import Batch, Fenced, LogTimeout, ProduceFailed, RedriveRefused, StreamsBuilder, UnknownTopicOrPartition
 from ks_actors.letters import Letter, Lot, _read, newest_letters, read_letter, read_letters, redrive, redrive_letters, survey_letters
-from ks_actors.log import GroupMetadata, NewTopic, Outgoing, TopicPartition
+from ks_actors.log import GroupMetadata, Log, NewTopic, Outgoing, TopicPartition
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology
 from tests.examples_of import examples
@@ -364,3 +364,44 @@ async def test_a_survey_lists_the_newest_letters_and_counts_older_ones_while_the
     assert (found.whole, found.starts, found.groups[0].count) == (False, (28, 27), 5)
     with pytest.raises(LogTimeout):
         await survey_letters(log, "dead", **options, timeout_ms=0)
+    # A log that answers once, with the first part or with a record of each partition.
+    for at_once, expected in ((500, ((28, 27), (31, 30), 5)), (2, ((28, 27), (29, 28), 2))):
+        monkeypatch.setattr(_read, "_AT_ONCE", at_once)
+        monkeypatch.setattr(_read, "_SURVEY_S", 3.0)
+        found = await survey_letters(cast("Log", AnswersOnce(log)), "dead", **options)
+        assert not found.whole
+        assert (found.starts, found.ends, found.groups[0].count) == expected
+
+
+class AnswersOnce:
+    """A log whose readers get one answer together, and wait after it."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.answered: bool = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def fetcher(self, **options: Any) -> Any:
+        fetcher = self.inner.fetcher(**options)
+        fetch = fetcher.fetch
+
+        async def once(**bounds: Any) -> Any:
+            if self.answered:
+                await asyncio.Event().wait()
+            self.answered = True
+            return await fetch(**bounds)
+
+        return Wrapped(fetcher, once)
+
+
+class Wrapped:
+    """A fetcher with another `fetch`."""
+
+    def __init__(self, inner: Any, fetch: Any) -> None:
+        self.inner = inner
+        self.fetch = fetch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
