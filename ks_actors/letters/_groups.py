@@ -36,12 +36,15 @@ class LetterGroup(msgspec.Struct, kw_only=True):
 class Survey(msgspec.Struct, frozen=True):
     """The newest letters of a topic, and the groups of all that were counted, the largest first.
 
-    `ends` are the end offsets by partition. `whole`: all letters of the topic were counted.
+    Letters were counted from the offset in `starts` to that in `ends` of each partition. `whole`:
+    all letters of the topic were counted. `read_to` are the end offsets of the topic at that time.
     """
 
     letters: list[Letter]
     groups: list[LetterGroup]
+    starts: tuple[int, ...]
     ends: tuple[int, ...]
+    read_to: tuple[int, ...]
     whole: bool
 
 
@@ -52,11 +55,15 @@ def source_topic(letter: Letter) -> str | None:
 
 @final
 class LetterGroups:
-    """Count letters by error and source, in the order of their offsets."""
+    """Count letters by error and source, in any order."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[str | None, str | None], LetterGroup] = {}
         self._of: dict[tuple[TopicPartition, int], LetterGroup] = {}
+        # Markers whose letters have not been counted yet.
+        self._marked: set[tuple[TopicPartition, int]] = set()
+        # The offset of the letter that a group's message is from.
+        self._newest: dict[int, int] = {}
 
     def add(self, letter: Letter) -> None:
         """Count a letter."""
@@ -66,16 +73,23 @@ class LetterGroups:
             group = self._groups[key] = LetterGroup(
                 topic=letter.topic, exception=key[0], source=key[1], first_ms=letter.timestamp
             )
-        group.message = letter.message
+        if letter.offset > self._newest.get(id(group), -1):
+            self._newest[id(group)] = letter.offset
+            group.message = letter.message
         group.count += 1
         group.first_ms = min(group.first_ms, letter.timestamp)
         group.last_ms = max(group.last_ms, letter.timestamp)
-        self._of[letter.place, letter.offset] = group
+        if (where := (letter.place, letter.offset)) in self._marked:
+            group.redriven += 1
+        else:
+            self._of[where] = group
 
     def mark(self, place: TopicPartition, offset: int) -> None:
-        """Count a letter as written back, once, if it was counted at all."""
+        """Count a letter as written back, once, if it was or will be counted at all."""
         group = self._of.pop((place, offset), None)
-        if group is not None:
+        if group is None:
+            self._marked.add((place, offset))
+        else:
             group.redriven += 1
 
     def found(self) -> list[LetterGroup]:

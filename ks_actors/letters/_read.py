@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import timedelta
 
+    from ks_actors.letters._groups import LetterGroup
     from ks_actors.letters._letter import Letter
     from ks_actors.log import Log
     from ks_actors.records import Batch, Headers
@@ -32,6 +33,11 @@ _AT_ONCE: Final = 500
 _WIDER: Final = (1, 4, 16)
 SURVEYED: Final = 10_000
 """The offsets of a topic whose letters a survey counts."""
+SURVEYED_BYTES: Final = 64 << 20
+"""The bytes after which a survey reads no older letters."""
+_SURVEY_S: Final = 3.0
+LOT_BYTES: Final = 8 << 20
+"""The bytes of letters that are written back in one transaction."""
 _COMMITTED = IsolationLevel.READ_COMMITTED
 
 
@@ -144,23 +150,42 @@ async def read_letter(
     UnknownTopicOrPartition, OffsetOutOfRange, and LogTimeout after `timeout_ms`.
     """
     timeout_ms = check_timeout(timeout_ms)
-    found = await letters_at(log, place, [offset], client_id=client_id, timeout_ms=timeout_ms)
+    found, _ = await letters_at(log, place, [offset], client_id=client_id, timeout_ms=timeout_ms)
     return next(iter(found), None)
 
 
 async def letters_at(
     log: Log, place: TopicPartition, offsets: Collection[int], *, client_id: str, timeout_ms: int
-) -> list[Letter]:
-    """Return the letters at some offsets of a partition, in order, as `read_letter` does."""
-    ends = await log.end_offsets([place], _COMMITTED)
+) -> tuple[list[Letter], int]:
+    """Return the letters at some offsets of a partition, in order, and the end of the reading.
+
+    Returns the first of the letters, at least one, up to 8 MiB of keys and values. All markers
+    before the end are noted in the letters.
+    """
+    end = (await log.end_offsets([place], _COMMITTED))[place]
     begins = await log.begin_offsets([place])
-    wanted = frozenset(one for one in offsets if begins[place] <= one < ends[place])
+    wanted = frozenset(one for one in offsets if begins[place] <= one < end)
     if not wanted:
-        return []
-    found = _Found(len(wanted), only=wanted)
-    first = {place: min(wanted)}
-    await _read(log, first, ends, found, client_id=client_id, timeout_ms=timeout_ms)
-    return found.letters()
+        return [], end
+    found = _Found(len(wanted), only=wanted, max_bytes=LOT_BYTES)
+    await _read(
+        log, {place: min(wanted)}, {place: end}, found, client_id=client_id, timeout_ms=timeout_ms
+    )
+    return found.letters(), end
+
+
+async def marked_between(
+    log: Log, place: TopicPartition, start: int, end: int, *, client_id: str, timeout_ms: int
+) -> set[int]:
+    """Return the offsets of the letters whose committed markers are from `start` to before `end`.
+
+    Raises LogTimeout after `timeout_ms`.
+    """
+    found = _Found(0)
+    await _read(
+        log, {place: start}, {place: end}, found, client_id=client_id, timeout_ms=timeout_ms
+    )
+    return found.marked(place)
 
 
 async def survey_letters(
@@ -168,47 +193,84 @@ async def survey_letters(
 ) -> Survey:
     """Return the newest letters of a topic, as `read_letters` does, and counts by error and source.
 
-    Counts the letters in the last 10,000 offsets of the topic, in equal shares of its partitions,
-    and keeps no other letter than the newest `limit`. Raises as `read_letters`.
+    Reads the newest `limit` offsets of each partition first, then older ones. Counts at most the
+    last 10,000 offsets of the topic, in equal shares of its partitions, and stops earlier after
+    64 MiB or three seconds. Keeps no other letter than the newest `limit`. Raises as `read_letters`
+    does, but LogTimeout only if no record arrives within `timeout_ms`.
     """
     described = await log.describe_topics([topic], configs=False)
     if topic not in described:
         raise UnknownTopicOrPartition(f"topic {topic} does not exist")
     places = [TopicPartition(topic, number) for number in range(described[topic].partitions)]
     begins = await log.begin_offsets(places)
-    ends = await log.end_offsets(places, _COMMITTED)
+    ends = dict(await log.end_offsets(places, _COMMITTED))
+    read_to = tuple(ends[one] for one in places)
     depth = max(limit, SURVEYED // max(1, len(places)))
-    starts = {one: max(begins[one], ends[one] - depth) for one in places}
-    groups = LetterGroups()
+    last = {one: max(begins[one], ends[one] - depth) for one in places}
     share = max_bytes // max(1, len(places))
-    found = _Found(limit, max_bytes=share, also=groups)
-    await _read(log, starts, ends, found, client_id=client_id, timeout_ms=timeout_ms)
+    found = _Found(limit, max_bytes=share, also=LetterGroups())
+    clock = asyncio.get_running_loop().time
+    slow_at, late_at = clock() + _SURVEY_S, clock() + timeout_ms / 1000
+    starts, step, whole = dict(ends), limit, True
+    while starts != last:
+        before, starts = starts, {one: max(last[one], starts[one] - step) for one in places}
+        found.begin_older()
+        left_ms = max(0, round((late_at - clock()) * 1000))
+        try:
+            await _read(log, starts, before, found, client_id=client_id, timeout_ms=left_ms)
+        except LogTimeout:
+            if before == ends and not found.reached:
+                raise
+            whole = False
+            if before == ends:
+                # Only the first of these letters were read.
+                ends = {one: found.reached.get(one, starts[one]) for one in places}
+            else:
+                starts = before
+            break
+        read = sum(ends[one] - starts[one] for one in places)
+        # The next step reads about as many bytes as are left.
+        room = (SURVEYED_BYTES - found.bytes_read) * read // max(1, found.bytes_read)
+        step = min(4 * step, room // max(1, len(places)))
+        if step <= 0 or clock() >= slow_at:
+            break
+        late_at = min(late_at, slow_at)
     _warn(found, share)
     return Survey(
         newest_letters(found.letters(), limit),
-        groups.found(),
+        found.groups(),
+        tuple(starts[one] for one in places),
         tuple(ends[one] for one in places),
-        whole=starts == begins,
+        read_to,
+        whole=whole and starts == dict(begins),
     )
 
 
 async def letters_of_group(
-    log: Log, group: ChosenGroup, ends: Sequence[int], *, client_id: str, timeout_ms: int = 10_000
+    log: Log,
+    group: ChosenGroup,
+    starts: Sequence[int],
+    ends: Sequence[int],
+    *,
+    client_id: str,
+    timeout_ms: int = 10_000,
 ) -> list[tuple[TopicPartition, int]]:
-    """Return where the letters of a group are that can be written back, oldest first.
+    """Return where the letters of a group are that can be written back.
 
-    Looks as far back as `survey_letters` from the end offsets that it told, and at no later
-    letters: a letter that fails again is not of the group. Raises as `read_letters`.
+    They are in the order of partitions, and the oldest of a partition comes first. Looks from the
+    start offsets to the end offsets that a survey told, and at no other letters: a letter that
+    fails again is not of the group. Raises as `read_letters`.
     """
     places = [TopicPartition(group.topic, number) for number in range(len(ends))]
     begins = await log.begin_offsets(places)
+    # Read on to the last marker of these letters.
     now = await log.end_offsets(places, _COMMITTED)
-    depth = SURVEYED // max(1, len(places))
     bounds = dict(zip(places, ends, strict=True))
-    starts = {one: max(begins[one], bounds[one] - depth) for one in places}
+    first = dict(zip(places, starts, strict=True))
+    first = {one: max(begins[one], first[one]) for one in places if first[one] < bounds[one]}
     found = _Found(0, also=group)
-    await _read(log, starts, now, found, client_id=client_id, timeout_ms=timeout_ms)
-    return [(place, offset) for place, offset in group.left if offset < bounds[place]]
+    await _read(log, first, now, found, client_id=client_id, timeout_ms=timeout_ms)
+    return sorted(one for one in group.left if one[1] < bounds[one[0]])
 
 
 async def _read(
@@ -228,7 +290,7 @@ async def _read(
             while left:
                 most = max(1, _AT_ONCE // len(left))
                 for fetched in await fetcher.fetch(max_wait_ms=_FETCH_MS, max_records=most):
-                    found.add(fetched.partition, fetched.batch)
+                    found.add(fetched.partition, fetched.batch, ends[fetched.partition])
                 # A log in this process answers at once.
                 await asyncio.sleep(0)
                 if done := [one for one in left if fetcher.position(one) >= ends[one]]:
@@ -246,7 +308,8 @@ async def _read(
 class _Found:
     """Letters without the markers: the newest `limit` of each partition, or the letters at `only`.
 
-    Other letters are dropped at once, as they may be large. `also` is told all of them.
+    Other letters are dropped at once, as they may be large. `also` is told all of them. Records
+    come in the order of their offsets, or in parts, of which the newest is the first.
     """
 
     def __init__(
@@ -265,12 +328,34 @@ class _Found:
         # The partitions whose letters exceed `max_bytes`.
         self.shortened: set[TopicPartition] = set()
         self._records: dict[TopicPartition, deque[_Record]] = {}
+        # Records of the parts before, which are newer than those of this part.
+        self._newer: dict[TopicPartition, deque[_Record]] = {}
+        self._full: set[TopicPartition] = set()
         self._marked: set[tuple[TopicPartition, int]] = set()
+        self.bytes_read: int = 0
+        self.reached: dict[TopicPartition, int] = {}
+        """The offset after the last record of this part, by partition."""
 
-    def add(self, place: TopicPartition, batch: Batch) -> None:
-        """Add records of a partition, in the order of their offsets."""
+    def groups(self) -> list[LetterGroup]:
+        """Return the groups of all letters."""
+        return self._also.found() if isinstance(self._also, LetterGroups) else []
+
+    def begin_older(self) -> None:
+        """Take records from now on as those of a part that is older than all before."""
+        for place, kept in self._records.items():
+            self._newer.setdefault(place, deque()).extendleft(reversed(kept))
+            kept.clear()
+            if self.count(place) >= self._limit or place in self.shortened:
+                self._full.add(place)
+        self.reached.clear()
+
+    def add(self, place: TopicPartition, batch: Batch, end: int) -> None:
+        """Add records of a partition before `end`, in the order of their offsets."""
         kept = self._records.setdefault(place, deque())
         for row, offset in enumerate(batch.offsets):
+            # A fetch may return more.
+            if offset >= end:
+                break
             headers = () if batch.headers is None else batch.headers[row]
             about = marked_offset(batch.values[row], headers, offset)
             if about is not None:
@@ -279,31 +364,49 @@ class _Found:
                     self._also.mark(place, about)
             elif self._only is None or offset in self._only:
                 record = (batch.keys[row], batch.values[row], batch.timestamps[row], headers)
+                self.bytes_read += _size(record) + sum(len(value or b"") for _, value in headers)
                 if self._also is not None:
                     self._also.add(letter_of(place, offset, record, redriven=False))
-                kept.append((offset, record))
-                self._bytes[place] = self._bytes.get(place, 0) + _size(record)
-                self._bound(place, kept)
+                if (
+                    self._only is not None
+                    and self._max_bytes is not None
+                    and kept
+                    and self._bytes[place] + _size(record) > self._max_bytes
+                ):
+                    # Keep the first letters.
+                    self._full.add(place)
+                if place not in self._full:
+                    kept.append((offset, record))
+                    self._bytes[place] = self._bytes.get(place, 0) + _size(record)
+                    self._bound(place, kept)
+            self.reached[place] = offset + 1
 
     def _bound(self, place: TopicPartition, kept: deque[_Record]) -> None:
-        while len(kept) > self._limit:
+        while kept and self.count(place) > self._limit:
             self._bytes[place] -= _size(kept.popleft()[1])
         while (
-            self._max_bytes is not None and len(kept) > 1 and self._bytes[place] > self._max_bytes
+            self._max_bytes is not None
+            and kept
+            and self.count(place) > 1
+            and self._bytes[place] > self._max_bytes
         ):
             self._bytes[place] -= _size(kept.popleft()[1])
             self.shortened.add(place)
 
+    def marked(self, place: TopicPartition) -> set[int]:
+        """Return the offsets of the letters of a partition that have markers."""
+        return {offset for one, offset in self._marked if one == place}
+
     def count(self, place: TopicPartition) -> int:
         """Return the number of letters of a partition."""
-        return len(self._records.get(place, ()))
+        return len(self._records.get(place, ())) + len(self._newer.get(place, ()))
 
     def letters(self) -> list[Letter]:
         """Return all letters; letters that were written back are marked."""
         return [
             letter_of(place, offset, record, redriven=(place, offset) in self._marked)
             for place, records in self._records.items()
-            for offset, record in records
+            for offset, record in (*records, *self._newer.get(place, ()))
         ]
 
 

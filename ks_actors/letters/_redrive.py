@@ -5,9 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ks_actors._errors import LogTimeout, RedriveRefused
-from ks_actors.letters._letter import MARKER, ORIGIN
-from ks_actors.letters._read import letters_at, read_letter
+import msgspec
+
+from ks_actors._errors import (
+    InvalidRecord,
+    LogTimeout,
+    ProduceFailed,
+    RecordTooLarge,
+    RedriveRefused,
+)
+from ks_actors.letters._letter import MARKER, ORIGIN, Letter
+from ks_actors.letters._read import letters_at, marked_between
 from ks_actors.lifecycle import check_timeout
 from ks_actors.log import GroupMetadata, IsolationLevel, Outgoing
 from ks_actors.records import Batch
@@ -16,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from datetime import timedelta
 
-    from ks_actors.letters._letter import Letter
-    from ks_actors.log import Log
+    from ks_actors.log import Log, TransactionalProducer
     from ks_actors.records import TopicPartition
 
 _TRANSACTION_MS = 10_000
@@ -48,11 +55,32 @@ async def redrive(
     """
     timeout_ms = check_timeout(timeout_ms)
 
-    async def chosen() -> list[Letter]:
-        return [await _found(log, place, offset, timeout_ms)]
+    async def chosen() -> tuple[list[Letter], int]:
+        found, end = await letters_at(
+            log, place, [offset], client_id="letters", timeout_ms=timeout_ms
+        )
+        return [_checked(next(iter(found), None), place, offset)], end
 
-    (letter,) = await _written_back(log, place, chosen, application_id, timeout_ms)
-    return letter
+    lot = await _written_back(log, place, chosen, application_id, timeout_ms)
+    if lot.failed:
+        raise lot.failed[offset]
+    if not lot.written:
+        raise RedriveRefused(
+            f"the dead letter at offset {offset} of {place} was written back before"
+        )
+    return lot.written[0]
+
+
+class Lot(msgspec.Struct):
+    """Letters of one partition that were to be written back together.
+
+    `failed` has the errors of letters that their source partitions did not take, by offset. `next`
+    is the offset of the first letter that was left for another call; None: there is none.
+    """
+
+    written: list[Letter] = []
+    failed: dict[int, Exception] = {}
+    next: int | None = None
 
 
 async def redrive_letters(
@@ -62,27 +90,37 @@ async def redrive_letters(
     *,
     application_id: str,
     timeout_ms: int = 10_000,
-) -> list[Letter]:
-    """Write back letters of one partition in one transaction, as `redrive` does; return them.
+) -> Lot:
+    """Write back letters of one partition, with a transaction for each source partition.
 
-    Leaves out letters that were written back before, and those without a source. Raises as
-    `redrive` does, but not RedriveRefused.
+    Takes the first letters, up to 8 MiB. Leaves out letters that were written back before, and
+    letters without a source. A letter that its source partition does not take fails; the others
+    are written. If the log names no letter, all letters of that source partition fail. Raises as
+    `redrive` does, but not RedriveRefused, and not ProduceFailed of a source.
     """
+    after: list[int] = []
 
-    async def chosen() -> list[Letter]:
-        found = await letters_at(log, place, offsets, client_id="letters", timeout_ms=timeout_ms)
-        return [letter for letter in found if letter.source is not None and not letter.redriven]
+    async def chosen() -> tuple[list[Letter], int]:
+        found, end = await letters_at(
+            log, place, offsets, client_id="letters", timeout_ms=timeout_ms
+        )
+        after[:] = sorted(one for one in offsets if found and one > found[-1].offset)
+        return [one for one in found if one.source is not None and not one.redriven], end
 
-    return await _written_back(log, place, chosen, application_id, timeout_ms)
+    lot = await _written_back(log, place, chosen, application_id, timeout_ms)
+    lot.next = next(iter(after), None)
+    return lot
 
 
 async def _written_back(
     log: Log,
     place: TopicPartition,
-    chosen: Callable[[], Awaitable[list[Letter]]],
+    chosen: Callable[[], Awaitable[tuple[list[Letter], int]]],
     application_id: str,
     timeout_ms: int,
-) -> list[Letter]:
+) -> Lot:
+    written: list[Letter] = []
+    failed: dict[int, Exception] = {}
     producer = await log.transactional_producer(
         f"{application_id}-redrive",
         client_id=f"{application_id}-redrive",
@@ -93,30 +131,54 @@ async def _written_back(
         # markers are written.
         end = (await log.end_offsets([place], IsolationLevel.READ_UNCOMMITTED))[place]
         await _closed_transactions(log, place, end, timeout_ms)
-        while letters := await chosen():
-            # In one batch, so that no marker of another caller is between them.
-            (end,) = await producer.send([_markers(letters)])
-            # Callers with other ids are not fenced. But their markers have an order: this caller
-            # waits until all earlier transactions have ended, and later callers wait for this
-            # caller.
-            try:
-                await _closed_transactions(
-                    log, place, end - len(letters), min(timeout_ms, _TRANSACTION_MS // 2)
+        found, seen = await chosen()
+        # Each source partition has a transaction of its own: if it takes nothing, no records of
+        # others are aborted, which readers of uncommitted records would process twice.
+        sources: dict[TopicPartition | None, list[Letter]] = {}
+        for letter in found:
+            sources.setdefault(letter.source, []).append(letter)
+        marked: set[int] = set()
+        for letters in sources.values():
+            left = letters
+            while left:
+                # In one batch, so that no marker of another caller is between them.
+                (end,) = await producer.send([_markers(left)])
+                first = end - len(left)
+                # Callers with other ids are not fenced. But their markers have an order: this
+                # caller waits until all earlier transactions have ended, and later callers wait for
+                # this caller. Markers before `seen` are known.
+                await _closed_transactions(log, place, first, min(timeout_ms, _TRANSACTION_MS // 2))
+                marked |= await marked_between(
+                    log, place, seen, first, client_id="letters", timeout_ms=_TRANSACTION_MS // 4
                 )
-                left = await chosen()
-            except (LogTimeout, RedriveRefused):
+                seen = first
+                unmarked = [letter for letter in left if letter.offset not in marked]
+                if len(unmarked) == len(left):
+                    refused = await _send(producer, left)
+                    if not refused:
+                        await producer.commit({}, _NO_MEMBER)
+                        written += left
+                        break
+                    failed |= refused
+                    unmarked = [letter for letter in left if letter.offset not in refused]
+                # Begin again without letters that another caller has written back, or that failed.
                 await producer.abort()
-                raise
-            if left != letters:
-                # Another caller has written some of them back. Begin again without these.
-                await producer.abort()
-                continue
-            await producer.send([_record(letter) for letter in letters])
-            await producer.commit({}, _NO_MEMBER)
-            break
+                left = unmarked
     finally:
+        # Aborts an open transaction.
         await producer.close()
-    return letters
+    return Lot(sorted(written, key=lambda letter: letter.offset), failed)
+
+
+async def _send(producer: TransactionalProducer, letters: Sequence[Letter]) -> dict[int, Exception]:
+    """Send the records of letters of one source; return the errors of those refused, by offset."""
+    try:
+        await producer.send([_record(letter) for letter in letters])
+    except ProduceFailed as error:
+        (why,) = error.errors.values()
+        named = why.records if isinstance(why, RecordTooLarge | InvalidRecord) else ()
+        return {letters[index].offset: error for index in named or range(len(letters))}
+    return {}
 
 
 def _markers(letters: Sequence[Letter]) -> Outgoing:
@@ -161,9 +223,8 @@ async def _closed_transactions(log: Log, place: TopicPartition, end: int, timeou
         ) from None
 
 
-async def _found(log: Log, place: TopicPartition, offset: int, timeout_ms: int) -> Letter:
+def _checked(letter: Letter | None, place: TopicPartition, offset: int) -> Letter:
     """Return a letter that can be written back. Raises RedriveRefused."""
-    letter = await read_letter(log, place, offset, timeout_ms=timeout_ms)
     if letter is None:
         raise RedriveRefused(f"there is no dead letter at offset {offset} of {place}")
     if letter.redriven:

@@ -118,7 +118,7 @@ def _reads(
         "/api/stores": status.stores(app),
         "/api/stores/{name:path}": status.rows(app, token),
         "/api/dead-letters": letters.list_letters(app, topics),
-        "/api/history/exceptions": history.exceptions(app),
+        "/api/history/exceptions": history.exceptions(app, topics),
         "/api/history/commits": history.commits(app),
         "/api/history/rebalances": history.rebalances(app),
         "/api/history/stream-time": history.stream_time(app),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from ks_actors._errors import NotRunning
-from ks_actors.history import SampledRecord
+from ks_actors.history import Done, SampledRecord
 from ks_actors.runtime import InstanceState
 from ks_actors.runtime.watch import stream_times
 from ks_actors.web._answers import answer, number
@@ -15,7 +15,7 @@ from ks_actors.web._letter_routes import body
 from ks_actors.web._security import check_token
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Collection
 
     from starlette.requests import Request
     from starlette.responses import Response
@@ -51,12 +51,21 @@ class SamplesView(msgspec.Struct, frozen=True):
     edges: tuple[EdgeView, ...]
 
 
-def exceptions(app: App) -> Handler:
-    """Return the handler of the last exceptions, the newest first."""
+def exceptions(app: App, topics: Collection[str]) -> Handler:
+    """Return the handler of the last exceptions, the newest first.
+
+    Texts about dead letters are left out unless the page lists the letters.
+    """
+    listed = app.config.errors_dead_letter_queue_topic_name in topics
 
     async def handle(request: Request) -> Response:
         limit = number(request, "limit", _MOST, most=_MOST)
-        return answer(app._metrics.history.exceptions.latest()[:limit])
+        runs = app._metrics.history.exceptions.latest()[:limit]
+        # These are copies.
+        for run in runs:
+            if run.done is Done.DEAD_LETTERED and not listed:
+                run.text = None
+        return answer(runs)
 
     return handle
 

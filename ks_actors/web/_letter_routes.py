@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -17,6 +18,7 @@ from ks_actors.letters import (
     redrive_letters,
     survey_letters,
 )
+from ks_actors.log import IsolationLevel
 from ks_actors.records import TopicPartition
 from ks_actors.web._answers import Refusal, answer, number
 
@@ -27,8 +29,9 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from ks_actors.app import App
-    from ks_actors.letters import Letter, LetterGroup
+    from ks_actors.letters import Letter, LetterGroup, Survey
 
+_USUAL: Final = 100
 _MOST: Final = 1_000
 _SHOWN: Final = 2_000
 _MOST_BYTES: Final = 10_000
@@ -36,6 +39,8 @@ _MOST_BYTES: Final = 10_000
 _LISTED_BYTES: Final = 32 << 20
 # An order for a group writes back so many letters at most, and tells how many are left.
 _AT_ONCE: Final = 500
+_EACH_S: Final = 1.0
+_KEPT_S: Final = 10.0
 _MOST_PARTITION: Final = (1 << 31) - 1
 _MOST_OFFSET: Final = (1 << 63) - 1
 
@@ -67,12 +72,25 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class GroupOrder(msgspec.Struct, frozen=True):
-    """The group of letters to redrive; `ends` are those of the list that the caller has seen."""
+    """The group of letters to redrive.
+
+    `starts` and `ends` are those of the list that the caller has seen; later orders have the
+    `starts` of the answer before.
+    """
 
     topic: str
     exception: str | None
     source: str
+    starts: tuple[Annotated[int, msgspec.Meta(ge=0, le=_MOST_OFFSET)], ...]
     ends: tuple[Annotated[int, msgspec.Meta(ge=0, le=_MOST_OFFSET)], ...]
+
+
+class FailedLetter(msgspec.Struct, frozen=True):
+    """A letter that its source partition did not take, and the reason."""
+
+    partition: int
+    offset: int
+    error: str
 
 
 def letter_view(letter: Letter) -> LetterView:
@@ -94,33 +112,87 @@ def letter_view(letter: Letter) -> LetterView:
     )
 
 
+class _Surveys:
+    """The surveys of all topics, which callers share.
+
+    A survey is used again while the ends of its topics are the same. A new survey begins at the
+    earliest one second after the last.
+    """
+
+    def __init__(self, app: App, topics: Collection[str]) -> None:
+        self._app = app
+        self._topics = topics
+        self._client_id = f"{app.config.client_id}-page"
+        self._lock = asyncio.Lock()
+        self._limit = 0
+        self._last: dict[str, Survey] = {}
+        self._next_at = 0.0
+        self._forgets: asyncio.TimerHandle | None = None
+
+    async def found(self, limit: int) -> dict[str, Survey]:
+        """Return the survey of each topic, with at least the newest `limit` letters."""
+        if not self._topics:
+            return {}
+        async with self._lock:
+            if limit > self._limit or not await self._current():
+                clock = asyncio.get_running_loop()
+                await asyncio.sleep(self._next_at - clock.time())
+                try:
+                    await self._survey(_USUAL if limit <= _USUAL else _MOST)
+                finally:
+                    self._next_at = clock.time() + _EACH_S
+                    if self._forgets is not None:
+                        self._forgets.cancel()
+                    # Letters may be large.
+                    self._forgets = clock.call_later(_KEPT_S, self._forget)
+            return self._last
+
+    async def _survey(self, limit: int) -> None:
+        self._forget()
+        found = {
+            topic: await survey_letters(
+                self._app.log,
+                topic,
+                limit=limit,
+                client_id=self._client_id,
+                max_bytes=_LISTED_BYTES,
+            )
+            for topic in self._topics
+        }
+        self._last, self._limit = found, limit
+
+    def _forget(self) -> None:
+        self._last, self._limit = {}, 0
+
+    async def _current(self) -> bool:
+        places = {
+            TopicPartition(topic, number): end
+            for topic, survey in self._last.items()
+            for number, end in enumerate(survey.read_to)
+        }
+        ends = await self._app.log.end_offsets(places, IsolationLevel.READ_COMMITTED)
+        return dict(ends) == places
+
+
 def list_letters(app: App, topics: Collection[str]) -> Callable[[Request], Awaitable[Response]]:
     """Return the handler that lists the newest letters of all topics, and counts by group."""
+    surveys = _Surveys(app, topics)
 
     async def handle(request: Request) -> Response:
-        limit = number(request, "limit", 100, most=_MOST)
-        found: list[Letter] = []
-        groups: list[LetterGroup] = []
-        ends: dict[str, tuple[int, ...]] = {}
-        whole = True
-        for topic in topics:
-            client_id = f"{app.config.client_id}-page"
-            survey = await survey_letters(
-                app.log, topic, limit=limit, client_id=client_id, max_bytes=_LISTED_BYTES
-            )
-            found += survey.letters
-            groups += survey.groups
-            _add_times(survey.groups, app)
-            ends[topic] = survey.ends
-            whole = whole and survey.whole
+        limit = number(request, "limit", _USUAL, most=_MOST)
+        found = await surveys.found(limit)
+        groups = [group for survey in found.values() for group in survey.groups]
+        _add_times(groups, app)
+        letters = [letter for survey in found.values() for letter in survey.letters]
         return answer(
             {
                 "topics": sorted(topics),
-                "letters": [letter_view(one) for one in newest_letters(found, limit)],
+                "letters": [letter_view(one) for one in newest_letters(letters, limit)],
                 "groups": groups,
                 "total": sum(group.count for group in groups),
-                "whole": whole,
-                "ends": ends,
+                "whole": all(survey.whole for survey in found.values()),
+                "starts": {topic: survey.starts for topic, survey in found.items()},
+                "ends": {topic: survey.ends for topic, survey in found.items()},
             }
         )
 
@@ -163,26 +235,40 @@ def redrive_letter(app: App, topics: Collection[str]) -> Callable[[Request], Awa
 
 
 def redrive_group(app: App, topics: Collection[str]) -> Callable[[Request], Awaitable[Response]]:
-    """Return the handler that writes letters of a group back, at most 500 of them."""
+    """Return the handler that writes letters of a group back, at most 500 of them.
+
+    It answers with the letters that failed, and with the offsets from which the next order begins.
+    """
 
     async def handle(request: Request) -> Response:
         order = await body(request, GroupOrder)
         if order.topic not in topics:
             raise Refusal(404, f"topic {order.topic} is not a dead letter topic of this app")
+        if len(order.starts) != len(order.ends):
+            raise Refusal(400, "the body is not as expected: starts and ends differ in length")
         config = app.config
         group = ChosenGroup(order.topic, order.exception, order.source)
         where = await letters_of_group(
-            app.log, group, order.ends, client_id=f"{config.client_id}-page"
+            app.log, group, order.starts, order.ends, client_id=f"{config.client_id}-page"
         )
         chosen: dict[TopicPartition, list[int]] = {}
         for place, offset in where[:_AT_ONCE]:
             chosen.setdefault(place, []).append(offset)
         redriven = 0
+        failed: list[FailedLetter] = []
+        starts = list(order.starts)
         for place, offsets in chosen.items():
-            redriven += len(
-                await redrive_letters(app.log, place, offsets, application_id=config.application_id)
+            lot = await redrive_letters(
+                app.log, place, offsets, application_id=config.application_id
             )
-        return answer({"redriven": redriven, "left": max(0, len(where) - _AT_ONCE)})
+            redriven += len(lot.written)
+            failed += [
+                FailedLetter(place.partition, offset, str(error))
+                for offset, error in sorted(lot.failed.items())
+            ]
+            starts[place.partition] = offsets[-1] + 1 if lot.next is None else lot.next
+        left = sum(offset >= starts[place.partition] for place, offset in where)
+        return answer({"redriven": redriven, "left": left, "failed": failed, "starts": starts})
 
     return handle
 

@@ -159,7 +159,7 @@ class Sampler:
             guarantee=app.config.processing_guarantee.value,
             uptime_s=None if (since := app._start_report.since) is None else monotonic() - since,
             health=health,
-            paused=any(problem.reason == "paused" for problem in health.problems),
+            paused=any(one.reason == "paused" and one.query is None for one in health.problems),
             processed=found.processed,
             processed_rate=_rate(found.processed - before.processed, seconds),
             produced=found.produced,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ks_actors.web._graph import Layout
 
 _EACH_S: Final = 2.0
+_LOG_EACH_S: Final = 60.0
 _KEPT: Final = 150
 _ENDS: Final = frozenset({InstanceState.NOT_RUNNING, InstanceState.ERROR})
 _log = component_log(__name__)
@@ -74,12 +75,14 @@ class Trends:
 
     async def _run(self) -> None:
         clock = asyncio.get_running_loop().time
-        due = clock()
+        due = log_at = clock()
         while self._app.state not in _ENDS:
             try:
                 self.sample(clock())
             except Exception:  # noqa: BLE001 - the app goes on, and the log has the error
-                _log.exception("could not sample the figures of the app; retrying")
+                if clock() >= log_at:
+                    log_at = clock() + _LOG_EACH_S
+                    _log.exception("could not sample the figures of the app; retrying")
             due += _EACH_S
             # The loop was blocked: what the figures were meanwhile is not known.
             missed = min(_KEPT, int((clock() - due) / _EACH_S))

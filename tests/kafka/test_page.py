@@ -80,7 +80,7 @@ async def test_a_dead_letter_is_redriven_once(fresh_broker: Broker, tmp_path: Pa
             # Those of a group in a transaction, by operators with different ids at once.
             offsets = [one.offset for one in reversed(others)]
             groups = await asyncio.gather(*(redrive_letters(log, letter.place, offsets, application_id=each) for each in ("site", "other")))
-            assert [one.offset for group in groups for one in group] == offsets
+            assert [one.offset for group in groups for one in group.written] == offsets
             await app.wait_until_caught_up()
             assert await app.store("per-page").get("bad 1199") == 1
             assert all(one.redriven for one in await read_letters(log, "dead", limit=2_000))

@@ -29,6 +29,7 @@ export function say(element, text) {
 /** Make the children of a parent those of a list, by key: elements that stay are updated, and keep the focus. */
 export function keep(parent, items, keyOf, create, update) {
   const before = new Map([...parent.children].map((child) => [child.dataset.key, child]));
+  const kept = new Set();
   let place = parent.firstElementChild;
   for (const item of items) {
     const key = String(keyOf(item));
@@ -40,9 +41,11 @@ export function keep(parent, items, keyOf, create, update) {
     before.delete(key);
     if (child === place) place = place.nextElementSibling;
     else parent.insertBefore(child, place);
+    kept.add(child);
     update(child, item);
   }
-  for (const child of before.values()) child.remove();
+  // Several items may have one key: then the map above has only one of their elements.
+  for (const child of [...parent.children]) if (!kept.has(child)) child.remove();
 }
 
 /** Return a whole number with all its digits. */

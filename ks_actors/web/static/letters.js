@@ -55,13 +55,19 @@ function showLetter(item, letter, writable) {
 /** Write all letters of a group back that the list has counted, some hundreds with each order. */
 async function redriveGroup(button, item) {
   const { group, ends } = item;
-  let done = 0, left = 1;
+  const failed = [];
+  let starts = item.starts, done = 0, left = 1;
   while (left > 0) {
-    const answer = await order("api/dead-letters/redrive-group", { topic: group.topic, exception: group.exception, source: group.source, ends });
+    const answer = await order("api/dead-letters/redrive-group", { topic: group.topic, exception: group.exception, source: group.source, starts, ends });
     done += answer.redriven;
-    // Others may write the rest back meanwhile.
-    left = answer.redriven > 0 ? answer.left : 0;
+    failed.push(...answer.failed);
+    // Each order begins after the letters of the one before.
+    ({ starts, left } = answer);
     say(button, `${exact(done)} written back`);
+  }
+  if (failed.length > 0) {
+    const [{ partition, offset, error }] = failed;
+    throw new Error(`${exact(failed.length)} of ${exact(done + failed.length)} letters were not written back, the first at ${group.topic}-${partition} @ ${offset}: ${error}`);
   }
 }
 
@@ -83,11 +89,11 @@ function groupItem(again) {
 /** Return when letters of a group have failed here; if that is not known, the times of their records. */
 const times = (group) => (group.failed_last_ms === null ? `records of ${span(group.first_ms, group.last_ms)}` : `failed ${span(group.failed_first_ms, group.failed_last_ms)}`);
 
-function showGroup(item, group, letters, ends, writable, again) {
+function showGroup(item, group, letters, bounds, writable, again) {
   const [details, button] = item.children;
   const [summary, list] = details.children;
   const left = group.count - group.redriven;
-  Object.assign(item, { group, ends });
+  Object.assign(item, { group, ...bounds });
   say(summary.children[0], `${plain(group.exception)} × ${exact(group.count)}`);
   summary.children[0].title = group.exception ?? "";
   const back = group.redriven === 0 ? "" : `, ${left === 0 ? "all" : exact(group.redriven)} written back`;
@@ -103,7 +109,7 @@ function showGroup(item, group, letters, ends, writable, again) {
 
 function about({ topics, letters, total, whole }) {
   if (topics.length === 0) return "The app has no dead letter topic: errors_dead_letter_queue_topic_name sets one.";
-  const where = `${topics.join(", ")}${whole ? "" : ", counted in its last 10,000 offsets"}`;
+  const where = `${topics.join(", ")}${whole ? "" : ", without older letters"}`;
   return total > letters.length ? `${exact(letters.length)} of ${exact(total)} in ${where}` : `${exact(total)} in ${where}`;
 }
 
@@ -113,7 +119,7 @@ export async function showLetters(writable) {
   try {
     const found = await ask(`api/dead-letters?limit=${SHOWN}`);
     say(at("letters-about"), about(found));
-    keep(at("letters"), found.groups, (one) => `${one.topic} ${one.exception} ${one.source}`, () => groupItem(again), (item, one) => showGroup(item, one, found.letters, found.ends[one.topic], writable, again));
+    keep(at("letters"), found.groups, (one) => `${one.topic} ${one.exception} ${one.source}`, () => groupItem(again), (item, one) => showGroup(item, one, found.letters, { starts: found.starts[one.topic], ends: found.ends[one.topic] }, writable, again));
   } catch (error) {
     say(at("letters-about"), error.message);
   }

@@ -26,6 +26,7 @@ const TITLES = {
 };
 const ORDERS = ["pause", "resume", "snapshot"];
 const STATES = { good: "ready", paused: "paused", warn: "not ready", bad: "not live" };
+const CALM = new Set(["paused", "uncovered"]);
 const GUARANTEES = { exactly_once_v2: "exactly once", at_least_once: "at least once" };
 let away = false, heard = 0, answered = null;
 let dropped = 0, listed = 0, everyTask = false;
@@ -58,7 +59,8 @@ at("orders").addEventListener("submit", (event) => event.preventDefault());
 /** Return the state of the app, which has one colour wherever it is shown. */
 function stateOf({ health, paused }) {
   if (!health.live) return "bad";
-  if (paused) return "paused";
+  // Trouble beside a paused query is trouble.
+  if (paused || (!health.ready && health.problems.every((one) => CALM.has(one.reason)))) return "paused";
   return health.ready ? "good" : "warn";
 }
 
@@ -68,16 +70,27 @@ function lookAtLetters() {
   showLetters(writable);
 }
 
+/** Return the line of a problem; a paused query has a button of its own. */
+function newProblem({ reason, query }) {
+  const item = make("li", {}, make("span"));
+  if (writable && reason === "paused" && query !== null) {
+    const button = make("button", { type: "button", "aria-label": `Resume ${query}` }, "Resume");
+    button.addEventListener("click", () => ordered(button, `api/resume?query=${encodeURIComponent(query)}`));
+    item.append(" ", button);
+  }
+  return item;
+}
+
 function showHealth(view) {
   const { health } = view, state = stateOf(view);
   document.body.dataset.state = state;
   at("health").className = `badge ${state}`;
   say(at("health"), `${STATES[state]} · ${health.state}`);
-  keep(at("problems"), health.problems, (one) => `${one.reason} ${one.task} ${one.partition}`, () => make("li"), (item, one) => {
+  keep(at("problems"), health.problems, (one) => `${one.reason} ${one.task} ${one.partition} ${one.query}`, newProblem, (item, one) => {
     // The text is also for those without the page, and names the call.
     const text = writable ? one.text.replace(/App\.resume\S* resumes/, "the Resume button resumes") : one.text;
-    say(item, `${one.reason}: ${text}`);
-    item.className = state;
+    say(item.firstElementChild, `${one.reason}: ${text}`);
+    item.className = one.fatal ? "bad" : one.reason === "paused" ? "paused" : "warn";
     item.title = one.runbook;
   });
 }
@@ -239,7 +252,7 @@ function noteAway(now) {
   } else if (away && !now) {
     notice("");
   }
-  if (away !== now) for (const id of ORDERS) at(id).disabled = now;
+  if (away !== now) for (const one of [...ORDERS.map(at), ...at("problems").querySelectorAll("button")]) one.disabled = now;
   away = now;
   document.body.classList.toggle("old", away);
 }

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ks_actors import Batch, Fenced, LogTimeout, RedriveRefused, StreamsBuilder, UnknownTopicOrPartition
-from ks_actors.letters import Letter, newest_letters, read_letter, read_letters, redrive, redrive_letters
-from ks_actors.log import GroupMetadata, Outgoing, TopicPartition
+from ks_actors import Batch, Fenced, LogTimeout, ProduceFailed, RedriveRefused, StreamsBuilder, UnknownTopicOrPartition
+from ks_actors.letters import Letter, Lot, _read, newest_letters, read_letter, read_letters, redrive, redrive_letters, survey_letters
+from ks_actors.log import GroupMetadata, Log, NewTopic, Outgoing, TopicPartition
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology
 from tests.examples_of import examples
@@ -188,15 +188,17 @@ async def test_operators_with_different_ids_at_once_redrive_a_letter_once(harnes
 @in_app(lambda: parsing(Mended()), topics=TOPICS, **SETTINGS)
 async def test_letters_of_a_group_go_back_once_whoever_else_redrives_some(harness: AppHarness) -> None:
     """Each record is written once, in its order, by operators with different ids that redrive all and one; aborted tries leave nothing."""
-    values = [f"bad{number}" for number in range(6)]
-    await feed_all(harness, "in", [TestRecord("a", value, 7) for value in values], partition=0)
-    tries = [redrive_letters(harness.log, DEAD, range(6), application_id=each) for each in ("one", "two")]
+    values = [f"bad{number}" for number in range(10)]
+    await feed_all(harness, "in", [TestRecord("a", value, 7) for value in values[:6]], partition=0)
+    await feed_all(harness, "in", [TestRecord("a", value, 7) for value in values[6:]], partition=1)
+    tries = [redrive_letters(harness.log, DEAD, range(10), application_id=each) for each in ("one", "two")]
     found = await asyncio.gather(*tries, redrive(harness.log, DEAD, 3, application_id="app"), return_exceptions=True)
-    every = [letter.offset for one in found for letter in (one if isinstance(one, list) else [one] if isinstance(one, Letter) else [])]
-    assert sorted(every) == list(range(6))
-    back = [str(record.value) for record in (await harness.read("in"))[6:]]
-    assert sorted(back) == values
-    assert [value for value in back if value != "bad3"] == [value for value in values if value != "bad3"]
+    every = [letter.offset for one in found for letter in (one.written if isinstance(one, Lot) else [one] if isinstance(one, Letter) else [])]
+    assert sorted(every) == list(range(10))
+    back = [str(record.value) for record in await harness.read("in")]
+    assert sorted(back) == sorted(values * 2)
+    back = back[6:12]
+    assert [value for value in back if value != "bad3"] == [value for value in values[:6] if value != "bad3"]
     assert all(letter.redriven for letter in await letters(harness))
 
 
@@ -305,3 +307,101 @@ async def test_large_letters_are_listed_up_to_a_number_of_bytes(harness: AppHarn
         told = [record.getMessage() for record in caplog.records if "only its newest" in record.getMessage()]
         assert len(told) == (count < 6)
         assert all(f"the dead letters of dead-0 are large: only its newest {count} are listed" in line for line in told)
+
+
+@in_app(parsing(Parser()), topics={**TOPICS, "small": NewTopic("small", 1, configs={"max.message.bytes": "2000"})}, start=False, **SETTINGS)
+async def test_large_letters_go_back_in_lots_and_one_that_is_too_large_stays(harness: AppHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lot has so many bytes at most, one letter at least; the letter that the source refuses is named, and the others are written once."""
+    monkeypatch.setattr(_read, "LOT_BYTES", 2500)
+    sizes = (1000, 1000, 1000, 1900, 10, 10)
+    source = (("__streams.errors.topic", b"small"), ("__streams.errors.partition", b"0"))
+    producer = await harness.log.producer(client_id="other")
+    await producer.send(
+        [
+            Outgoing(
+                DEAD,
+                Batch(
+                    [None] * 6, [b"x" * size for size in sizes], [1] * 6, [(*source, ("big", b"y" * 900 if size == 1900 else b"")) for size in sizes]
+                ),
+            )
+        ]
+    )
+    await producer.close()
+    lots: list[Lot] = []
+    start: int | None = 0
+    while start is not None:
+        lots.append(await redrive_letters(harness.log, DEAD, range(start, 6), application_id="app"))
+        start = lots[-1].next
+    assert [([one.offset for one in lot.written], [*lot.failed]) for lot in lots] == [([0, 1], []), ([2], []), ([4, 5], [3])]
+    assert [len(record.value or "") for record in await harness.read("small")] == [1000, 1000, 1000, 10, 10]
+    with pytest.raises(ProduceFailed, match="small-0"):
+        await redrive(harness.log, DEAD, 3, application_id="app")
+
+
+@in_app(parsing(Parser()), topics={**TOPICS, "dead": 2}, start=False, **SETTINGS)
+async def test_a_survey_lists_the_newest_letters_and_counts_older_ones_while_there_is_room(
+    harness: AppHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It tells which offsets it has counted; markers of counted letters count whatever is read first; without time it lists what it has."""
+    log = harness.log
+    for number in range(60):
+        await harness.produce("dead", b"k", b"%02d" % number + b"x" * 1000, number, partition=number % 2)
+    producer = await log.producer(client_id="other")
+    await producer.send([Outgoing(DEAD, Batch([None], [None], [1], [(("__ks_actors.redriven", b"0"),)]))])
+    await producer.close()
+    options: Any = {"limit": 3, "client_id": "page", "max_bytes": 1 << 20}
+    found = await survey_letters(log, "dead", **options)
+    (group,) = found.groups
+    assert (found.whole, found.starts, found.ends, group.count, group.redriven) == (True, (0, 0), (31, 30), 60, 1)
+    assert [(one.value or b"")[:2] for one in found.letters] == [b"59", b"58", b"57"]
+    monkeypatch.setattr(_read, "SURVEYED_BYTES", 20_000)
+    found = await survey_letters(log, "dead", **options)
+    assert not found.whole
+    assert len(found.letters) == 3
+    assert 15 <= found.groups[0].count == 61 - sum(found.starts) - 1 <= 25
+    monkeypatch.setattr(_read, "_SURVEY_S", 0.0)
+    found = await survey_letters(log, "dead", **options)
+    assert (found.whole, found.starts, found.groups[0].count) == (False, (28, 27), 5)
+    with pytest.raises(LogTimeout):
+        await survey_letters(log, "dead", **options, timeout_ms=0)
+    # A log that answers once, with the first part or with a record of each partition.
+    for at_once, expected in ((500, ((28, 27), (31, 30), 5)), (2, ((28, 27), (29, 28), 2))):
+        monkeypatch.setattr(_read, "_AT_ONCE", at_once)
+        monkeypatch.setattr(_read, "_SURVEY_S", 3.0)
+        found = await survey_letters(cast("Log", AnswersOnce(log)), "dead", **options)
+        assert not found.whole
+        assert (found.starts, found.ends, found.groups[0].count) == expected
+
+
+class AnswersOnce:
+    """A log whose readers get one answer together, and wait after it."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.answered: bool = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def fetcher(self, **options: Any) -> Any:
+        fetcher = self.inner.fetcher(**options)
+        fetch = fetcher.fetch
+
+        async def once(**bounds: Any) -> Any:
+            if self.answered:
+                await asyncio.Event().wait()
+            self.answered = True
+            return await fetch(**bounds)
+
+        return Wrapped(fetcher, once)
+
+
+class Wrapped:
+    """A fetcher with another `fetch`."""
+
+    def __init__(self, inner: Any, fetch: Any) -> None:
+        self.inner = inner
+        self.fetch = fetch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)

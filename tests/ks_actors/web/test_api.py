@@ -26,7 +26,7 @@ from ks_actors.serdes import BYTES, LONG, STRING, Serde
 from ks_actors.serdes import json as json_of
 from ks_actors.system import MemberProcess
 from ks_actors.topology import Topology
-from ks_actors.web import create_app
+from ks_actors.web import _trends, create_app
 from ks_actors.web._graph import Layout
 from ks_actors.web._sampler import Sampler
 from ks_actors.web._trends import Trends
@@ -239,49 +239,6 @@ async def test_a_question_that_makes_no_sense_is_answered_with_the_reason(tmp_pa
         assert text in (await here.get(path, status))["error"]
 
 
-async def test_dead_letters_are_listed_and_redriven_once(tmp_path: Path) -> None:
-    """The record comes back to its source; a second time is a conflict, another topic is unknown."""
-    async with site(tmp_path) as here:
-        await here.visit("/", "bad page")
-        listed = await here.get("/api/dead-letters")
-        (letter,) = listed["letters"]
-        assert listed["topics"] == ["dead"]
-        assert (letter["value"], letter["source"], letter["source_offset"], letter["redriven"]) == ("bad page", "visits-0", 1, False)
-        assert "no page bad page" in letter["message"]
-        here.visits.mended = True
-        where = {"topic": "dead", "partition": 0, "offset": 0}
-        assert (await here.post("/api/dead-letters/redrive", where))["redriven"]["value"] == "bad page"
-        await here.app.wait_until_caught_up()
-        assert (await here.get("/api/stores/per-page?key=bad page"))["rows"][0]["value"] == 1
-        assert (await here.get("/api/dead-letters"))["letters"][0]["redriven"]
-        assert "was written back" in (await here.post("/api/dead-letters/redrive", where, 409))["error"]
-        assert "is not a dead letter topic" in (await here.post("/api/dead-letters/redrive", {**where, "topic": "seen"}, 404))["error"]
-        assert "not as expected" in (await here.post("/api/dead-letters/redrive", {"topic": "dead"}, 400))["error"]
-        for wrong in ({"partition": -1}, {"partition": 1 << 31}, {"offset": -1}, {"offset": 1 << 63}):
-            assert "not as expected" in (await here.post("/api/dead-letters/redrive", {**where, **wrong}, 400))["error"]
-        assert (listed["total"], listed["whole"], listed["ends"]) == (1, True, {"dead": [1]})
-        assert [(one["exception"], one["source"], one["count"]) for one in listed["groups"]] == [("ValueError", "visits", 1)]
-        assert "more than 10000 bytes" in (await here.post("/api/dead-letters/redrive", {"topic": "x" * 10_000}, 413))["error"]
-
-
-async def test_a_group_of_letters_is_redriven_as_it_was_seen(tmp_path: Path) -> None:
-    """Letters of other errors stay, and so do those that fail again: each order ends."""
-    async with site(tmp_path) as here:
-        await here.visit("bad one", "/", "bad two")
-        ends = (await here.get("/api/dead-letters"))["ends"]["dead"]
-        group = {"topic": "dead", "exception": "ValueError", "source": "visits", "ends": ends}
-        assert await here.post("/api/dead-letters/redrive-group", {**group, "exception": "KeyError"}) == {"redriven": 0, "left": 0}
-        assert await here.post("/api/dead-letters/redrive-group", group) == {"redriven": 2, "left": 0}
-        await here.app.wait_until_caught_up()
-        (found,) = (await here.get("/api/dead-letters"))["groups"]
-        assert (found["count"], found["redriven"]) == (4, 2)
-        # The records are of 1970, and have failed now.
-        assert found["last_ms"] == 30_000
-        assert 1_500_000_000_000 < found["failed_first_ms"] < found["failed_last_ms"]
-        assert await here.post("/api/dead-letters/redrive-group", group) == {"redriven": 0, "left": 0}
-        assert "is not a dead letter topic" in (await here.post("/api/dead-letters/redrive-group", {**group, "topic": "seen"}, 404))["error"]
-
-
 async def test_nothing_can_be_changed_without_the_token(tmp_path: Path) -> None:
     """401 for callers without it or with another one; and where the page has none, no such path."""
     async with site(tmp_path) as here:
@@ -450,6 +407,22 @@ async def test_the_figures_of_five_minutes_are_kept_without_readers(tmp_path: Pa
             await client.get("/ready")
         await until(lambda: len(made.state.events.trends.view().lag) == 1)
     await log.close()
+
+
+async def test_samples_that_fail_are_logged_once_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """The first failure has its traceback in the log; those right after it add no lines."""
+    tries: list[float] = []
+
+    def fails(_: Trends, now: float) -> None:
+        tries.append(now)
+        raise ValueError("no figures")
+
+    monkeypatch.setattr(Trends, "sample", fails)
+    monkeypatch.setattr(_trends, "_EACH_S", 0.001)
+    async with site(tmp_path) as here:
+        await here.get("/ready")
+        await until(lambda: len(tries) > 3)
+    assert [record.exc_info is not None for record in caplog.records if "could not sample" in record.getMessage()] == [True]
 
 
 async def test_events_stream_a_view_to_all_readers_from_one_look(tmp_path: Path) -> None:

@@ -70,6 +70,10 @@ async def test_equal_exceptions_are_counted_with_their_last_place_and_the_decisi
             "partition": 0,
             "offset": 3,
         }
+        # A page that hides the letters hides their texts, too.
+        async with client_of(here.app, dead_letter_topics=()) as client:
+            assert [one["text"] for one in (await client.get("/api/history/exceptions")).json()] == [None]
+            assert (await client.get("/api/dead-letters")).json()["letters"] == []
     async with site(tmp_path / "untold", processing_exception_handler=lambda *_: HandlerResponse.RESUME) as here:
         await here.visit("bad secret")
         assert [(one["done"], one["text"]) for one in await here.get("exceptions")] == [("skipped", None)]

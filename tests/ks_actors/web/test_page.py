@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
-from ks_actors import App
+from ks_actors import App, StreamsBuilder
+from ks_actors.dsl import Consumed, Produced
 from ks_actors.log import Fetched, Fetcher, IsolationLevel, Log, Outgoing, TopicPartition
 from ks_actors.log._types import Outage
 from ks_actors.records import Batch
+from ks_actors.serdes import STRING
+from ks_actors.topology import Topology
 from ks_actors.web import PageServer, serve_page
 from ks_actors.web._sampler import Sampler
 from tests.ks_actors.web.browser import Seen, browsing
@@ -37,8 +40,10 @@ class Shown:
 
 
 @asynccontextmanager
-async def shown(tmp_path: Path, *, token: str | None = TOKEN, browser: dict[str, Any] | None = None, **settings: Any) -> AsyncIterator[Shown]:
-    log, visits = await fresh_log(), Visits()
+async def shown(
+    tmp_path: Path, *, token: str | None = TOKEN, browser: dict[str, Any] | None = None, visits: Visits | None = None, **settings: Any
+) -> AsyncIterator[Shown]:
+    log, visits = await fresh_log(), visits or Visits()
     async with visiting(log, tmp_path, visits, **settings) as app, serve_page(app, token=token) as served:
         try:
             async with browsing(served.link, **(browser or {})) as seen:
@@ -185,9 +190,25 @@ async def test_letters_of_one_error_and_topic_are_one_line_and_go_back_together(
         assert await here.app.store("per-page").get("bad 59") == 1
 
 
-async def test_a_paused_app_has_a_state_of_its_own(tmp_path: Path) -> None:
-    """Pause asks once; pill and banner are of one colour, which is not that of trouble, and the banner names the button that goes on."""
-    async with shown(tmp_path) as here:
+class ThreeQueries(Visits):
+    """Visits that are looked up by one query, and read by two others."""
+
+    def topology(self) -> Topology:
+        builder = StreamsBuilder()
+        with builder.query("stats"):
+            builder.stream("visits", Consumed(STRING, STRING)).map_values(self.look_up, max_in_flight=20).to("seen", Produced(STRING, STRING))
+        for query, topic in (("fraud", "seen"), ("trends", "dead")):
+            with builder.query(query):
+                builder.stream(topic, Consumed(STRING, STRING)).foreach(lambda *_: None)
+        return builder.build()
+
+
+async def test_a_paused_app_and_its_paused_queries_have_a_state_of_their_own(tmp_path: Path) -> None:
+    """Pause asks once; pill and banner have one color, which is not that of trouble; the banner names the button that resumes.
+
+    Each paused query has one line, after any number of views, with a button that resumes it alone. Trouble beside it is not blue.
+    """
+    async with shown(tmp_path, visits=ThreeQueries()) as here:
         await here.page.click("#pause")
         await here.seen.text("#problems li", "^paused: the app is paused; the Resume button resumes it$")
         await here.seen.text("#health", "^paused · RUNNING$")
@@ -196,6 +217,29 @@ async def test_a_paused_app_has_a_state_of_its_own(tmp_path: Path) -> None:
         assert await here.page.locator("#health").evaluate("(pill) => getComputedStyle(pill).color") == "rgb(29, 79, 184)"
         await here.page.click("#resume")
         await here.seen.text("#health", "^ready")
+        for query in ("stats", "trends"):
+            await here.app.pause(query=query)
+        await here.seen.text("#problems li", "^paused: the query trends is paused; the Resume button resumes it Resume$")
+        await here.seen.text("#health", "^paused")
+        await here.seen.views(2)
+        assert await here.page.locator("#problems li.paused").count() == 2
+        assert await here.page.locator("#pause").is_visible()
+        assert not await here.page.locator("#resume").is_visible()
+        await here.page.evaluate(
+            """() => import("./static/dom.js").then(({ keep, make }) => {
+                const list = make("ul");
+                for (let view = 0; view < 3; view += 1) keep(list, [1, 1], (one) => one, () => make("li"), () => {});
+                document.body.dataset.kept = list.children.length;
+            })"""
+        )
+        assert await here.page.evaluate("document.body.dataset.kept") == "2"
+        await here.page.click("#problems button[aria-label='Resume stats']")
+        await here.seen.gone("#problems button[aria-label='Resume stats']")
+        await here.seen.text("#problems li", "the query trends is paused")
+        await visit(here.log, *["bad"] * 40)
+        await here.seen.text("#problems li.warn", "^dropping")
+        await here.seen.text("#health", "^not ready")
+        assert await here.page.locator("#problems li.paused").count() == 1
 
 
 async def test_the_query_box_shows_rows_and_errors(tmp_path: Path) -> None:
