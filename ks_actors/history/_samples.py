@@ -96,9 +96,9 @@ class _Repr(reprlib.Repr):
         if (names := _shown_fields(kind)) is not None:
             shown = islice(names, _MEMBERS if level > 0 else 0)
             parts = [f"{name}={self.repr1(getattr(value, name), level - 1)}" for name in shown]
-            return (
-                f"{kind.__name__}({', '.join(parts)}{', ...' if len(parts) < len(names) else ''})"
-            )
+            if len(parts) < len(names):
+                parts.append(self.fillvalue)
+            return f"{kind.__name__}({', '.join(parts)})"
         if isinstance(value, _SHORT):
             return self.repr_instance(value, level)
         if isinstance(value, _Unreadable):
