@@ -48,7 +48,7 @@ class MemberStatus(NamedTuple):
 
     `member_id` is None before the instance has joined its group. Stores of `pending` tasks are
     being opened or restored. `hosts` are all members with their tasks, if any has an endpoint.
-    `uncovered` are the queries that no member runs.
+    `uncovered` are the queries that no member runs; None while not known.
     """
 
     member_id: str | None
@@ -56,7 +56,7 @@ class MemberStatus(NamedTuple):
     tasks: Mapping[TaskId, tuple[TopicPartition, ...]]
     pending: frozenset[TaskId]
     hosts: tuple[HostedTasks, ...] = ()
-    uncovered: tuple[str, ...] = ()
+    uncovered: tuple[str, ...] | None = ()
 
 
 @final
