@@ -92,7 +92,11 @@ class GroupView:
         if not told.kept:  # else the assignment has no map
             self.hosts = self._hosts(told)
             self.uncovered = (
-                tuple(sorted({*map(self._left_out.get, told.uncovered)} - {None}))
+                tuple(
+                    sorted(
+                        {self._left_out[each] for each in told.uncovered if each in self._left_out}
+                    )
+                )
                 if told.version >= _KNOWS_QUERIES
                 else self._unknown
             )

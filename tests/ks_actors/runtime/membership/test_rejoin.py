@@ -42,7 +42,7 @@ def test_rests_become_longer() -> None:
 async def test_the_timeout_after_a_loss_does_not_quote_the_cause() -> None:
     """The history shows its text, and an error of users' code may quote a record."""
     async with TestKit() as kit:
-        poller, silent = kit.probe(m.ForgetTasks), kit.probe(object)
+        poller, silent = kit.probe(object), kit.probe(object)
         handover = Handover(poller=poller, manager=silent, state=silent, committer=silent, seconds=5)
         losing = asyncio.ensure_future(handover.lose_all(ValueError("a value")))
         (await poller.expect(m.ForgetTasks)).reply.tell(None)
