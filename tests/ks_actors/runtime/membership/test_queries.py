@@ -72,9 +72,12 @@ async def test_members_of_one_group_run_different_queries(guarantee: str) -> Non
 
 @in_virtual_time
 async def test_a_query_that_fails_on_each_record_leaves_other_instances_alone(guarantee: str) -> None:
-    """The instances of the other query process, commit and stay ready."""
+    """The instances of the other query process, commit and stay ready; no failure starts a rebalance, and the pauses grow."""
+    failures = 0
 
     def bomb(_: str) -> None:
+        nonlocal failures
+        failures += 1
         raise ValueError("no payment is good")
 
     async with (
@@ -85,11 +88,14 @@ async def test_a_query_that_fails_on_each_record_leaves_other_instances_alone(gu
         fraud.another(queries="stats") as stats,
     ):  # fmt: skip
         await fraud.produce("payments", "a", "1")
+        generation = stats.app.metrics().find("generation")[0].value
         for turn in range(5):
             await stats.produce("clicks", "a", "home")
             await asyncio.sleep(10)
             assert [record.value for record in await stats.read("pages")][-1] == turn + 1
         assert stats.app.health().ready
+        assert stats.app.metrics().find("generation")[0].value == generation
+        assert 10 <= failures <= 20
         assert await fraud.read("alerts") == []
 
 
