@@ -455,8 +455,7 @@ class Member(Actor[m.MemberMessage]):
     async def _lose_all(self, cause: Exception) -> bool:
         """Drop all tasks as they are: another member has them, or will get them."""
         _log.warning("all tasks are closed without a commit: %s", cause)
-        # Fail the commits first: the committer cannot roll back while it waits for the answer to a
-        # commit.
+        # Fail the commits first: the committer cannot roll back while it waits for an answer.
         self._commits.give_up()
         self._group.forget()
         self.figures.history.lose(self._tasks, cause)

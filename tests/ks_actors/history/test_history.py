@@ -170,7 +170,7 @@ def wide(value: Any) -> Any:
     ],
 )
 def test_a_sample_takes_no_more_memory_than_its_text(value: object) -> None:
-    """Whatever the size of the value, and however wide and deep it is."""
+    """The size, the width and the depth of the value do not matter."""
     history, _ = fresh()
     edge = history.samples.edge("a", "b")
     history.samples.take(edge, None, None, 0)  # its imports and caches are there
