@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("--broker-pid", type=int, default=0, help="its process")
     parser.add_argument("--member", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    logging.disable(logging.CRITICAL)  # one line for each record that raises
+    logging.disable(logging.CRITICAL)  # a traceback of the first record that raises, and a line a minute
     if options.member:
         query, mode, place, directory = options.member
         asyncio.run(_member(query, mode, place, directory, options.records))

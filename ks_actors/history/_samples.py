@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import reprlib
-from collections import deque
+from collections import Counter, OrderedDict, defaultdict, deque
+from dataclasses import fields, is_dataclass
+from datetime import date, time, timedelta
+from enum import Enum
 from functools import partial
+from itertools import islice
+from numbers import Number
 from threading import Lock
 from time import monotonic
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, final
+from uuid import UUID
 from weakref import WeakSet
 
 import msgspec
@@ -27,10 +34,11 @@ _EACH_S: Final = 1.0
 _MOST_PER_S: Final = 50
 _KEPT_AFTER_S: Final = 600.0
 _CHARACTERS: Final = 500
+_MEMBERS: Final = 20
 
 
 class SampledRecord(msgspec.Struct, frozen=True):
-    """A record on an edge: its time (ms), and its key and value as Python shows them, cut."""
+    """A record on an edge: its time (ms), and its key and value as text, cut."""
 
     seen_ms: int
     timestamp: int
@@ -60,18 +68,83 @@ class Samples(Protocol):
 
 
 class _Repr(reprlib.Repr):
-    """Cuts long and deep values, without building the text of all of them first."""
+    """Make the text of one value, with no more work than its first 500 characters need.
+
+    A class that only has the `__repr__` of a container or of a struct is shown by its parts. Any
+    other `__repr__` may make a text without bounds: then the type is shown.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.maxlevel = 5
-        self.maxstring = self.maxother = _CHARACTERS
-        self.maxdict = self.maxlist = self.maxtuple = self.maxset = 20
+        self.maxstring = self.maxother = self._left = _CHARACTERS
+        self.maxdict = self.maxlist = self.maxtuple = _MEMBERS
+        self.maxset = self.maxfrozenset = self.maxdeque = _MEMBERS
+
+    def repr1(self, value: Any, level: int) -> str:
+        """Return the text of a part while there is room, else dots."""
+        if (left := self._left) <= 0:
+            return self.fillvalue
+        text = self._text(value, level)
+        self._left = min(self._left, left - len(text))
+        return text
+
+    def _text(self, value: Any, level: int) -> str:
+        kind: type[Any] = type(value)
+        if (method := _WALKED.get(kind.__repr__)) is not None:
+            return str(getattr(self, method)(value, level))
+        if (names := _shown_fields(kind)) is not None:
+            shown = islice(names, _MEMBERS if level > 0 else 0)
+            parts = [f"{name}={self.repr1(getattr(value, name), level - 1)}" for name in shown]
+            if len(parts) < len(names):
+                parts.append(self.fillvalue)
+            return f"{kind.__name__}({', '.join(parts)})"
+        if isinstance(value, _SHORT):
+            return self.repr_instance(value, level)
+        if isinstance(value, _Unreadable):
+            return value.text
+        return f"<{kind.__name__}>"
 
     def repr_bytes(self, value: bytes, _: int) -> str:
         """Return the text of the first bytes."""
         cut = "" if len(value) <= _CHARACTERS else f"... ({len(value)} bytes)"
         return f"{value[:_CHARACTERS]!r}{cut}"
+
+    def repr_dict(self, value: dict[Any, Any], level: int) -> str:
+        """Return the text of the first entries, of which alone the base class sorts the keys."""
+        return super().repr_dict(dict(islice(value.items(), _MEMBERS + 1)), level)
+
+    def repr_set(self, value: Any, level: int) -> str:
+        """Return the text of the first members."""
+        return super().repr_set(set(islice(value, _MEMBERS + 1)), level)
+
+
+# Objects whose text is short.
+_SHORT: Final = (Number, date, time, timedelta, UUID, Enum, NoneType)
+# The methods for the types whose parts are shown, by the `__repr__` of these types.
+_WALKED: Final[Mapping[Any, str]] = {
+    **{kind.__repr__: f"repr_{kind.__name__}" for kind in (str, bytes, int, list, tuple, deque)},
+    **dict.fromkeys((set.__repr__, frozenset.__repr__), "repr_set"),
+    **dict.fromkeys(
+        (each.__repr__ for each in (dict, OrderedDict, defaultdict, Counter)), "repr_dict"
+    ),
+    bytearray.__repr__: "repr_bytes",
+}
+
+
+def _shown_fields(kind: type[Any]) -> Sequence[str] | None:
+    """Return the fields in the text that a library makes for a class; None for other classes."""
+    own: Any = kind.__repr__
+    if own is msgspec.Struct.__repr__:
+        return tuple(kind.__struct_fields__)
+    if is_dataclass(kind) and hasattr(own, "__wrapped__"):  # else the class has its own
+        return [each.name for each in fields(kind) if each.repr]
+    match getattr(own, "__module__", ""):
+        case "collections" if hasattr(kind, "_fields"):
+            return tuple(kind._fields)
+        case "pydantic.main":
+            return [name for name, each in kind.model_fields.items() if each.repr]
+    return None
 
 
 @final
@@ -90,7 +163,6 @@ class RecordSamples:
         self._timer: asyncio.TimerHandle | None = None
         self._second: int = 0
         self._taken: int = 0
-        self._repr = _Repr()
         # Tasks in threads take records, too.
         self._lock = Lock()
 
@@ -180,9 +252,9 @@ class RecordSamples:
 
     def _shown(self, value: object) -> str:
         try:
-            text = self._repr.repr(value)
-        except Exception as error:  # noqa: BLE001 - a user's __repr__, which must not fail the task
-            return f"<{type(value).__name__}, whose repr raised {type(error).__name__}>"
+            text = _Repr().repr(value)
+        except Exception as error:  # noqa: BLE001 - users' classes must not fail the task
+            return f"<{type(value).__name__}, whose text raised {type(error).__name__}>"
         return text if len(text) <= _CHARACTERS else f"{text[:_CHARACTERS]}…"
 
 
@@ -286,10 +358,7 @@ class EdgeTaps:
 
 class _Unreadable:
     def __init__(self, error: Exception) -> None:
-        self._error = error
-
-    def __repr__(self) -> str:
-        return f"<not readable by the serde: {type(self._error).__name__}>"
+        self.text: str = f"<not readable by the serde: {type(error).__name__}>"
 
 
 def _decoded(serde: Serde[Any], topic: str, content: bytes | None, *, is_key: bool) -> object:

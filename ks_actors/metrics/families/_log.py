@@ -38,7 +38,8 @@ ASSIGNOR_FAILURES = OWN_GROUP.counter(
     "Rebalances in which the assignor or the grouper failed, and tasks stayed where they were",
 )
 UNCOVERED = OWN_GROUP.gauge(
-    "uncovered-queries", "Queries of the topology that no member of the group runs"
+    "uncovered-queries",
+    "Queries of the topology that no member of the group runs; NaN while not known",
 )
 
 FETCH = Group("consumer-fetch-manager-metrics", "client-id")

@@ -230,9 +230,8 @@ class Wiring:
             timeout_s=config.task_timeout_ms / 1000,
             linger=config.linger_ms / 1000,
         )
-        self.collector = await self._spawn(
-            context, Spec(lambda: collector, mailbox=COLLECTOR_MAILBOX), "collector"
-        )
+        spec = Spec(lambda: collector, mailbox=COLLECTOR_MAILBOX)
+        self.collector = await self._spawn(context, spec, "collector")
         if self._lease is not None:
             self._lease.lost = partial(self.collector.tell, m.Abandon())
 
@@ -377,9 +376,8 @@ class Wiring:
             metrics=self._metrics,
             whole=whole_commits(self._topics.topology),
         )
-        self.committer = await self._spawn(
-            context, Spec(lambda: committer, mailbox=COMMITTER_MAILBOX), "committer"
-        )
+        spec = Spec(lambda: committer, mailbox=COMMITTER_MAILBOX)
+        self.committer = await self._spawn(context, spec, "committer")
 
     async def _start_poller(self, context: Context[Any]) -> Poller:
         topics, log = self._topics, self._log

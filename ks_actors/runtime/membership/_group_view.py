@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from ks_actors.runtime.messages import CommitOffsets
 
 
-# The first version of the user data with the name of the grouper.
-_KNOWS_GROUPERS = 4
+# The first version of the user data with the name of the grouper, and with the uncovered queries.
+_KNOWS_GROUPERS = _KNOWS_QUERIES = 4
 _log = component_log(__name__)
 
 
@@ -70,9 +70,11 @@ class GroupView:
         # All members with their tasks, as of the last assignment; empty if none has an endpoint.
         self.hosts: tuple[HostedTasks, ...] = ()
         self._told_of_map: bool = False
-        # The queries of the topology that no member runs, as of the last assignment.
-        self.uncovered: tuple[str, ...] = ()
         self._left_out: Mapping[int, str] = left_out or {}
+        # The queries of the topology that no member runs, as of the last assignment; None while
+        # not known. An instance that runs all queries covers them.
+        self._unknown: tuple[str, ...] | None = None if left_out else ()
+        self.uncovered: tuple[str, ...] | None = self._unknown
 
     @property
     def stateful(self) -> frozenset[int]:
@@ -89,8 +91,14 @@ class GroupView:
         tasks = dict(self._last) if told.kept else decode_tasks(assignment)
         if not told.kept:  # else the assignment has no map
             self.hosts = self._hosts(told)
-            self.uncovered = tuple(
-                sorted({self._left_out[each] for each in told.uncovered if each in self._left_out})
+            self.uncovered = (
+                tuple(
+                    sorted(
+                        {self._left_out[each] for each in told.uncovered if each in self._left_out}
+                    )
+                )
+                if told.version >= _KNOWS_QUERIES
+                else self._unknown
             )
         if tasks and self._traits.grouping and told.version < _KNOWS_GROUPERS:
             raise TopologyError(
@@ -176,9 +184,10 @@ class GroupView:
         """Forget all processes: this instance was out of the group.
 
         Other members may be out of the group too and return later: such members do not count as
-        departed.
+        departed. `hosts` stay, so that queries still find the other instances.
         """
         self._processes, self._last = frozenset(), {}
+        self.uncovered = self._unknown
 
     @property
     def topics(self) -> frozenset[str] | None:

@@ -154,8 +154,8 @@ class Handover:
             )
         except AskTimeout as late:
             raise TaskTimeout(
-                f"a processor has not returned {self._seconds:g} s after its task was lost: "
-                f"{cause}. Find the function that blocks"
+                f"a processor has not returned {self._seconds:g} s after its task was lost "
+                f"({type(cause).__name__}). Find the function that blocks"
             ) from late
         made_progress = await self._wait(
             who,

@@ -53,7 +53,7 @@ class MemberStatus(NamedTuple):
 
     `member_id` is None before the instance has joined its group. Stores of `pending` tasks are
     being opened or restored. `hosts` are all members with their tasks, if any has an endpoint.
-    `uncovered` are the queries that no member runs.
+    `uncovered` are the queries that no member runs; None while not known.
     """
 
     member_id: str | None
@@ -61,7 +61,7 @@ class MemberStatus(NamedTuple):
     tasks: Mapping[TaskId, tuple[TopicPartition, ...]]
     pending: frozenset[TaskId]
     hosts: tuple[HostedTasks, ...] = ()
-    uncovered: tuple[str, ...] = ()
+    uncovered: tuple[str, ...] | None = ()
 
 
 @final
@@ -462,8 +462,7 @@ class Member(Actor[m.MemberMessage]):
     async def _lose_all(self, cause: Exception) -> bool:
         """Drop all tasks as they are: another member has them, or will get them."""
         _log.warning("all tasks are closed without a commit: %s", cause)
-        # Fail the commits first: the committer cannot roll back while it waits for the answer to a
-        # commit.
+        # Fail the commits first: the committer cannot roll back while it waits for an answer.
         self._commits.give_up()
         self._group.forget()
         self.figures.history.lose(self._tasks, cause)

@@ -60,7 +60,7 @@ def _group(member: Member, lease: Lease, session_ms: int) -> list[tuple[Instrume
         (f.GENERATION, status.generation),
         (f.LOST, figures.lost),
         (f.ASSIGNOR_FAILURES, figures.assignor_failures),
-        (f.UNCOVERED, len(status.uncovered)),
+        (f.UNCOVERED, nan if status.uncovered is None else len(status.uncovered)),
     ]
 
 

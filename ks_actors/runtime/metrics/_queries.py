@@ -47,6 +47,7 @@ class QueryFigures:
         for query, numbers in self._queries.items():
             own = [task for task in tasks if task.id.subtopology in numbers]
             mine = [lag for lag in lags if lag.task.subtopology in numbers]
+            known = [lag.records for lag in mine if not isnan(lag.records)]
             processed = sum(task.processed for task in own) + sum(
                 self._metrics.processed_before[number] for number in numbers
             )
@@ -56,7 +57,7 @@ class QueryFigures:
                     (f.PAUSED, float(query in parts.manager.pauses.queries)),
                     (f.PROCESS, processed),
                     (f.PROCESS_LATENCY, in_ns(joined(task.record_times for task in own))),
-                    (f.LAG, sum(lag.records for lag in mine if not isnan(lag.records))),
+                    (f.LAG, sum(known) if known or not mine else NOT_MEASURED),
                     (
                         f.LAG_SECONDS,
                         max(

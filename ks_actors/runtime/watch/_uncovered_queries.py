@@ -31,8 +31,14 @@ class UncoveredQueries:
         """
         return {query: now - since for query, since in tuple(self._told.items())}
 
-    def note(self, queries: Iterable[str], now: float) -> None:
-        """Note the queries that no member runs now; log those that count, and those that end."""
+    def note(self, queries: Iterable[str] | None, now: float) -> None:
+        """Note the queries that no member runs now; log those that count, and those that end.
+
+        None means that they are not known: then all are forgotten, and nothing is logged.
+        """
+        if queries is None:
+            self._since, self._told = {}, {}
+            return
         self._since = {query: self._since.get(query, now) for query in queries}
         for query, since in self._since.items():
             if query not in self._told and now - since >= self._bound:

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc
+from collections import Counter, OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any, NamedTuple
 
+import msgspec
+import pydantic
 import pytest
 
 from ks_actors import LogTimeout, StreamsBuilder, TaskId
@@ -106,11 +113,90 @@ def calls(function: Callable[[], object]) -> int:
     return count
 
 
+@dataclass
 class Odd:
     """An object that cannot be shown."""
 
+    lacks: int = field(init=False)
+
+
+class Order(msgspec.Struct):
+    rows: Any
+
+
+@dataclass
+class Address:
+    city: str
+    secret: str = field(default="secret", repr=False)
+
+
+class Place(NamedTuple):
+    x: int
+
+
+class Login:
     def __repr__(self) -> str:
-        raise ValueError("no text")
+        raise AssertionError("this text may have any length")
+
+
+class Hidden(dict[str, str]):
+    """A container with a text of its own."""
+
+    __repr__ = Login.__repr__
+
+
+class Model(pydantic.BaseModel):
+    name: str
+    secret: str = pydantic.Field(default="secret", repr=False)
+
+
+def wide(value: Any) -> Any:
+    for _ in range(6):
+        value = [value] * 30
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Order([f"{number}" * 1_000 for number in range(1_000)]),
+        Order(dict.fromkeys(range(100_000), Place(1))),
+        OrderedDict.fromkeys(range(100_000)),
+        set(range(100_000)),
+        bytearray(5_000_000),
+        Order(wide("x")),
+        wide([]),
+        wide(Order(())),
+    ],
+)
+def test_a_sample_takes_no_more_memory_than_its_text(value: object) -> None:
+    """The size, the width and the depth of the value do not matter."""
+    history, _ = fresh()
+    edge = history.samples.edge("a", "b")
+    history.samples.take(edge, None, None, 0)  # its imports and caches are there
+    tracemalloc.start()
+    history.samples.take(edge, None, value, 0)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 100_000
+    assert 10 < len(edge.records[-1].value) <= 501
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Order([Address("Rome"), Place(1), Model(name="n")]), "Order(rows=[Address(city='Rome'), Place(x=1), Model(name='n')])"),
+        (Counter(a=2), "{'a': 2}"),
+        ({"d": date(2020, 1, 2), "n": None, "f": 0.5, "b": True}, "{'b': True, 'd': datetime.date(2020, 1, 2), 'f': 0.5, 'n': None}"),
+        ([Login(), Hidden(a="secret"), iter(())], "[<Login>, <Hidden>, <tuple_iterator>]"),
+    ],
+)
+def test_a_sample_shows_fields_and_calls_no_text_of_users(value: object, text: str) -> None:
+    """A class with a `__repr__` of its own is shown by its type, and fields without `repr` are left out."""
+    history, _ = fresh()
+    edge = history.samples.edge("a", "b")
+    history.samples.take(edge, None, value, 0)
+    assert edge.records[-1].value == text
 
 
 def odd() -> StreamsBuilder:
@@ -133,7 +219,7 @@ async def test_samples_cost_nothing_before_they_begin_and_after_they_end() -> No
         values = {edge.target: edge.records[-1].value for edge in samples.edges()}
         assert values.keys() == {"node:KSTREAM-SOURCE-0000000000", "node:odd", "node:kept", "node:long", "node:cut"}
         assert values["node:odd"] == "'v'"
-        assert values["node:kept"].startswith("<Odd instance at ")
+        assert values["node:kept"].startswith("<Odd, whose text raised AttributeError")
         assert len(values["node:cut"]) == 500
         samples.end()
         assert samples.edges() == []

@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from ks_actors import App, ConfigError, StreamsBuilder, TaskTimeout, TopologyError, UncaughtResponse, WaitReason, log_and_continue
+from ks_actors.assignment import decode_list, encode_tasks
 from ks_actors.dsl import Consumed, Grouped, Materialized, Produced
+from ks_actors.log import MemberAssignment
+from ks_actors.runtime.membership import GroupView
+from ks_actors.runtime.watch._uncovered_queries import UncoveredQueries
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
@@ -67,9 +72,12 @@ async def test_members_of_one_group_run_different_queries(guarantee: str) -> Non
 
 @in_virtual_time
 async def test_a_query_that_fails_on_each_record_leaves_other_instances_alone(guarantee: str) -> None:
-    """The instances of the other query process, commit and stay ready."""
+    """The instances of the other query process, commit and stay ready; no failure starts a rebalance, and the pauses grow."""
+    failures = 0
 
     def bomb(_: str) -> None:
+        nonlocal failures
+        failures += 1
         raise ValueError("no payment is good")
 
     async with (
@@ -80,11 +88,14 @@ async def test_a_query_that_fails_on_each_record_leaves_other_instances_alone(gu
         fraud.another(queries="stats") as stats,
     ):  # fmt: skip
         await fraud.produce("payments", "a", "1")
+        generation = stats.app.metrics().find("generation")[0].value
         for turn in range(5):
             await stats.produce("clicks", "a", "home")
             await asyncio.sleep(10)
             assert [record.value for record in await stats.read("pages")][-1] == turn + 1
         assert stats.app.health().ready
+        assert stats.app.metrics().find("generation")[0].value == generation
+        assert 10 <= failures <= 20
         assert await fraud.read("alerts") == []
 
 
@@ -175,6 +186,8 @@ async def test_each_query_has_its_own_figures() -> None:
             found = harness.app.metrics().find(name, group="ks-actors-query-metrics")
             return {metric.tags["query"]: metric.value for metric in found}  # type: ignore[misc]
 
+        # No end is known yet.
+        assert str(figures("lag")) == "{'fraud': nan, 'stats': nan}"
         for number in range(4):
             await harness.produce("payments", "k", "v", partition=number)
         await harness.produce("clicks", "k", "home")
@@ -301,6 +314,27 @@ async def test_a_query_that_no_member_runs_is_told_by_each_member(caplog: pytest
             assert told() == [("ready, RUNNING", True, 0)] * 2
         await asyncio.sleep(61)
         assert caplog.text.count(text) == 4
+
+
+def test_uncovered_queries_are_not_known_under_an_earlier_leader_and_outside_of_the_group(caplog: pytest.LogCaptureFixture) -> None:
+    """Then nothing is logged and nothing counts, least of all that a member runs the query again."""
+    caplog.set_level("INFO")
+    lacking = encode_tasks({}, uncovered=[1])
+    earlier = MemberAssignment((), msgspec.msgpack.encode(msgspec.structs.replace(decode_list(lacking), version=3, uncovered=())))
+    view, watch = GroupView("p", 1_000, left_out={1: "stats"}), UncoveredQueries(10)
+    assert view.uncovered is None
+    for lose in (lambda: view.tasks(earlier), view.forget):
+        view.tasks(lacking)
+        for now in (0, 10):
+            watch.note(view.uncovered, now)
+        assert watch.found(10) == {"stats": 10}
+        caplog.clear()
+        lose()
+        watch.note(view.uncovered, 20)
+        assert (view.uncovered, watch.found(20), caplog.messages) == (None, {}, [])
+    view = GroupView("p", 1_000)
+    view.tasks(earlier)
+    assert view.uncovered == ()
 
 
 @in_virtual_time

@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ks_actors import LogError, StreamsError
+from actors.testing import TestKit
+from ks_actors import LogError, StreamsError, TaskTimeout
+from ks_actors.history import Done, History
 from ks_actors.lifecycle._backoff import RetryBackoff
 from ks_actors.log import Assigned, MembershipEvent
 from ks_actors.runtime import UncaughtResponse
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.instance import _wiring
+from ks_actors.runtime.membership._handover import Handover
 from ks_actors.runtime.membership._member import Member
 from ks_actors.testing import AppHarness
 from tests.ks_actors.runtime.helpers import EOS, Asked, Load, check_counts, counting, echo, feed, in_app, in_virtual_time
@@ -33,6 +36,21 @@ def test_rests_become_longer() -> None:
     assert found == [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
     rests.succeeded()
     assert [rests.next(now), rests.next(now), rests.next(now + 61)] == [0.0, 0.1, 0.0]
+
+
+@in_virtual_time
+async def test_the_timeout_after_a_loss_does_not_quote_the_cause() -> None:
+    """The history shows its text, and an error of users' code may quote a record."""
+    async with TestKit() as kit:
+        poller, silent = kit.probe(object), kit.probe(object)
+        handover = Handover(poller=poller, manager=silent, state=silent, committer=silent, seconds=5)
+        losing = asyncio.ensure_future(handover.lose_all(ValueError("a value")))
+        (await poller.expect(m.ForgetTasks)).reply.tell(None)
+        with pytest.raises(TaskTimeout, match=r"has not returned 5 s after its task was lost \(ValueError\)\. Find") as raised:
+            await losing
+        history = History()
+        history.exceptions.note(raised.value, kind="app", done=Done.ENDED)
+        assert history.exceptions.latest()[0].text == str(raised.value)
 
 
 @in_app(counting("in_memory"), topics=TOPICS, start=False)
