@@ -351,9 +351,11 @@ class EdgeTaps:
                 continue
             edge = self._samples.edge(f"node:{sink}", f"topic:{topic}")
             if self._samples.wants(edge):
-                key = _decoded(serdes[0], topic, batch.keys[-1], is_key=True)
-                value = _decoded(serdes[1], topic, batch.values[-1], is_key=False)
-                self._samples.take(edge, key, value, batch.timestamps[-1])
+                # A copy of the last record, as the others may stay bytes.
+                last = batch.slice(len(batch) - 1, len(batch))
+                key = _decoded(serdes[0], topic, last.keys[0], is_key=True)
+                value = _decoded(serdes[1], topic, last.values[0], is_key=False)
+                self._samples.take(edge, key, value, last.timestamps[0])
 
 
 class _Unreadable:

@@ -235,6 +235,7 @@ class ExceptionHandlers:
             else partition(letter.key, partitions)
         )
         headers = self._tracing.send(letter.topic, letter.headers, origin=origin)
+        output.settle(letter.topic)
         output.column(letter.topic, number).append(
             letter.key, letter.value, letter.timestamp, headers
         )

@@ -247,6 +247,16 @@ class OutputBuffer:
         """The topics with records that have no columns yet."""
         return [mixed for mixed in self._mixed.values() if mixed.numbers]
 
+    def settle(self, topic: str) -> None:
+        """Move the records of a topic that have no columns yet to the columns of their partitions.
+
+        Records that are added to columns come after them.
+        """
+        mixed = self._mixed.get(topic)
+        if mixed is not None and mixed.numbers:
+            for number, part in mixed.take_parts():
+                self.column(topic, number).extend(*part)
+
     def unplaced(self, topic: str) -> UnplacedColumn:
         """Return the column for records of a topic of unknown size."""
         found = self._columns.get(TopicPartition(topic, _UNPLACED))
@@ -258,9 +268,8 @@ class OutputBuffer:
 
     def take(self) -> list[Outgoing]:
         """Return and clear all records."""
-        for mixed in self.mixed_topics:
-            for number, part in mixed.take_parts():
-                self.column(mixed.topic, number).extend(*part)
+        for topic in self._mixed:
+            self.settle(topic)
         return self.take_columns()
 
     def take_columns(self) -> list[Outgoing]:

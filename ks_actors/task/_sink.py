@@ -192,6 +192,7 @@ class _TopicWriter:
         # A partitioner that only reads a part of the serialized key can take whole batches.
         self._part: Callable[[bytes], bytes] | None = getattr(self._custom, "part", None)
         self._columns = _Columns(sink._output, topic)
+        # Records of a topic with one partition always go to its column.
         self._mixed = sink._output.mixed(topic)
         # The only partition, if there is just one.
         self._only: Column | None
@@ -241,8 +242,12 @@ class _TopicWriter:
             headers = tuple(written)
         if self._custom is not None:
             if self._count:
+                only = self._only
                 for number in self._chosen(self._count, key, value, key_bytes, headers):
-                    self._mixed.append(number, key_bytes, value_bytes, timestamp, headers)
+                    if only is not None:
+                        only.append(key_bytes, value_bytes, timestamp, headers)
+                    else:
+                        self._mixed.append(number, key_bytes, value_bytes, timestamp, headers)
             else:
                 choose = partial(
                     self._chosen,
@@ -361,8 +366,7 @@ class _TopicWriter:
     def _settle(self) -> None:
         """Have all records so far in the columns of their partitions."""
         if self._mixed.numbers:
-            for number, part in self._mixed.take_parts():
-                self._columns[number].extend(*part)
+            self._sink._output.settle(self._topic)
 
     def _one_by_one(self, records: Batch) -> None:
         headers: Iterable[Headers] = repeat(()) if records.headers is None else records.headers

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ks_actors.log import Outgoing
-from ks_actors.records import WORTHWHILE, Batch, EncodedBatch, LazyBatch, TopicPartition
+from ks_actors.records import (
+    WORTHWHILE,
+    Batch,
+    EncodedBatch,
+    LazyBatch,
+    TopicPartition,
+    mean_bytes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,7 +53,7 @@ def _joined(parts: list[Batch], largest: int) -> list[Batch]:
     for part in parts:
         room = 0 if last is None else largest - len(last)
         if isinstance(part, EncodedBatch):
-            whole = _encoded(last) if len(part) <= room else None
+            whole = _encoded(last) if len(part) <= room and _fit(last, part) else None
             if whole is None or whole.own_bytes + part.own_bytes > _JOINED_BYTES:
                 last = part.copy()
                 joined.append(last)
@@ -58,7 +65,13 @@ def _joined(parts: list[Batch], largest: int) -> list[Batch]:
         elif isinstance(part, LazyBatch) and len(part) >= WORTHWHILE:
             last = None
             joined.append(part)
-        elif isinstance(last, EncodedBatch) and len(part) <= room and (more := _encoded(part)):
+        elif (
+            isinstance(last, EncodedBatch)
+            and len(part) <= room
+            and _fit(last, part)
+            and (more := _encoded(part))
+            and last.own_bytes + more.own_bytes <= _JOINED_BYTES
+        ):
             last.append(more)
         elif last is not None and not isinstance(last, EncodedBatch) and len(part) <= room:
             _append(last, part)
@@ -73,6 +86,12 @@ def _joined(parts: list[Batch], largest: int) -> list[Batch]:
             )
             joined.append(last)
     return joined
+
+
+def _fit(last: Batch | None, part: Batch) -> bool:
+    """Return whether two batches are probably small enough to be joined when they are encoded."""
+    both = () if last is None else (last, part)
+    return sum(len(one) * mean_bytes(one) for one in both) <= _JOINED_BYTES
 
 
 def _encoded(batch: Batch | None) -> EncodedBatch | None:

@@ -266,11 +266,13 @@ class Collector(Actor[CollectorMessage]):
 
     def _send(self) -> None:
         while self._ready:
-            batches, letters, records = self._left_out.without(self._portion())
+            portion = self._portion()
+            batches, letters, records = self._left_out.without(portion)
             self._gathered = max(
                 0, self._gathered - records - sum(len(outgoing.batch) for outgoing in batches)
             )
-            self._pending.change(-records)
+            if records:
+                self._pending.replaced(portion, batches)
             self._write_letters(letters)
             # All records of a portion may be records dropped in the last attempt: then go on to the
             # next portion.

@@ -75,7 +75,7 @@ class PendingBytes:
                 self._add(outgoing.batch, -1)
 
     def replaced(self, batches: Iterable[Outgoing], joined: Iterable[Outgoing]) -> None:
-        """Note that batches that set out are joined to others, which may be encoded."""
+        """Note that batches that set out are joined, or lose records."""
         self.gone(batches)
         self.come_again(joined)
         for outgoing in joined:

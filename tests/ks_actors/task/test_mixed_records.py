@@ -5,13 +5,17 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from ks_actors import StreamsConfig
 from ks_actors.dsl import Consumed, Produced, StreamsBuilder
-from ks_actors.log import Outgoing
+from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.metrics import STILL
-from ks_actors.records import Batch, Headers
-from ks_actors.serdes import STRING
+from ks_actors.records import Batch, Headers, TaskId, Window, Windowed
+from ks_actors.serdes import STRING, windowed
+from ks_actors.task import TaskParts
 from ks_actors.task._output_buffer import Gathered, OutputBuffer
+from ks_actors.task._task_runner import TaskRunner
 from ks_actors.task.figures import SinksFigures
 from ks_actors.testing import AppHarness, TestRecord
 from tests.examples_of import examples
@@ -72,3 +76,35 @@ async def test_few_and_many_records_of_a_key_come_in_order(sizes: tuple[int, ...
             values.setdefault(str(record.key), []).append(int(str(record.value)))
     assert sum(map(len, values.values())) == sent
     assert all(of_key == sorted(of_key) for of_key in values.values())
+
+
+@pytest.mark.parametrize("windows", [False, True])
+@pytest.mark.parametrize("partitions", [1, 2, 8])
+def test_records_of_a_partition_keep_their_order_whatever_writes_them(partitions: int, windows: bool) -> None:
+    """A few come one by one and many at a time, with windowed keys or by two sinks of which one has a partitioner."""
+    builder = StreamsBuilder()
+    stream = builder.stream("a", Consumed(STRING, STRING)).merge(builder.stream("b", Consumed(STRING, STRING)))
+    if windows:
+        keyed = stream.map(lambda key, value: (Windowed(key, Window(0, 10)), value))
+        keyed.to("out", Produced(windowed(STRING, 10), STRING))
+    else:
+        stream.filter(lambda _, value: value == "a").to("out", Produced(STRING, STRING, partitioner=lambda topic, key, value, count: 0))
+        stream.filter(lambda _, value: value == "b").to("out", Produced(STRING, STRING))
+    config = StreamsConfig(application_id="app", bootstrap_servers="localhost:9092")
+    parts = TaskParts.of(builder.build(), config, partitions={"a": 1, "b": 1, "out": partitions}.get)
+    times = {"a": [0, 1, 250], "b": [*range(2, 250), *range(251, 400)]}
+    runner = TaskRunner(TaskId(0, 0), "0_0", replace(parts, batch_bytes=1 << 20), wait_s=1)
+    task = runner.start((), {TopicPartition(topic, 0): 0 for topic in times}, directory=None, shared=None)
+    for topic, column in times.items():
+        count = len(column)
+        batch = Batch([b"k"] * count, [topic.encode()] * count, column, None, range(count))
+        task.add(TopicPartition(topic, 0), batch, count, count)
+    while task.process(60):
+        pass
+    gathered = Gathered()
+    task.hand_over(gathered, 0)
+    found: dict[TopicPartition, list[int]] = {}
+    for outgoing in gathered.batches():
+        found.setdefault(outgoing.partition, []).extend(outgoing.batch.timestamps)
+    assert sum(map(len, found.values())) == 400
+    assert all(written == sorted(written) for written in found.values())

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 _LENGTHS = Struct(">qi")
 _EPOCH = Struct(">i")
 _NO_EPOCH = -1
+# So few records are read at once, even behind records that stay bytes.
+_FEW = 16
 _MAGIC_AT = 16
 _LAST_DELTA = Struct(">i")
 _LAST_DELTA_AT = 23
@@ -68,6 +70,11 @@ class Columns:
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    @property
+    def in_bytes(self) -> bool:
+        """Whether there are records, and all of them are as they were fetched."""
+        return bool(self._runs)
 
     def take_run(self, run: Run) -> None:
         """Append records as they were fetched, except for their offsets."""
@@ -383,7 +390,7 @@ class Chunk:
         begin = self._base
         if count:
             count = self._body.fitting(count, self.limit)
-            run = self._body.take(count)
+            run = self._body.take(count, _FEW if columns.in_bytes else WORTHWHILE)
             if run is not None:
                 columns.take_run(run)
             else:

@@ -20,13 +20,12 @@ from ks_actors.log.kafka.wire._batch_header import (
     TRANSACTIONAL,
     checksum,
 )
-from ks_actors.records import LazyBatch
+from ks_actors.records import Batch, LazyBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ks_actors.log.kafka.client import KafkaOptions
-    from ks_actors.records import Batch
 
 _LENGTH_AT = 8
 _CRC_AT = 17
@@ -185,6 +184,8 @@ class Encoder:
     def too_large(self, batch: Batch, limit: int) -> list[int]:
         """Return the indexes of records that exceed the limit even in a batch of their own."""
         found: list[int] = []
+        if isinstance(batch, LazyBatch):  # each slice would be looked for from the first record on
+            batch = Batch(batch.keys, batch.values, batch.timestamps)
         for index in range(len(batch)):
             one = batch.slice(index, index + 1)
             headers = (

@@ -20,7 +20,7 @@ from ks_actors.log.kafka.wire._batch_header import (
     HEADER,
 )
 from ks_actors.log.kafka.wire._decompression import MAX_DECOMPRESSED, decompress
-from ks_actors.records import WORTHWHILE, Run
+from ks_actors.records import Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,8 +80,11 @@ class Body(Protocol):
         """Return exactly the next `count` records."""
         ...
 
-    def take(self, count: int) -> Run | None:
-        """Return the next `count` records as they are; None if they have to be read at once."""
+    def take(self, count: int, least: int) -> Run | None:
+        """Return the next `count` records as they are; None if they have to be read at once.
+
+        So they have if they are fewer than `least`.
+        """
         ...
 
 
@@ -173,13 +176,13 @@ class KernelBody:
             raise CorruptRecordException(str(error)) from error
         return Records(keys, values, timestamps, headers, offsets)
 
-    def take(self, count: int) -> Run | None:
+    def take(self, count: int, least: int) -> Run | None:
         """Return the next records as they are, if they are many, well-formed and without headers.
 
         Objects that are made of them later, a few at a time, are used while they are in the CPU's
         cache.
         """
-        if count < WORTHWHILE or not HAS_KERNEL:
+        if count < least or not HAS_KERNEL:
             return None
         at = self._at
         try:
@@ -241,7 +244,7 @@ class IteratedBody:
             [record.offset for record in records] if with_offsets else None,
         )
 
-    def take(self, _: int) -> Run | None:
+    def take(self, _: int, __: int) -> Run | None:
         """Return None: these records are read one by one."""
         return None
 
