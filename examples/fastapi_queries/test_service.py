@@ -57,8 +57,6 @@ def test_a_total_is_at_one_instance_and_moves_when_that_ends() -> None:
             return {each: (await client.get(f"/totals/{each}")).status_code for each in CUSTOMERS}
 
         async with harness.another() as other:
-            while not other.app.tasks():
-                await asyncio.sleep(0.01)  # virtual time
             await harness.caught_up()
             here = await codes()
             there = client_of(other.app)

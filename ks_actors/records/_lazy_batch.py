@@ -10,6 +10,8 @@ from ks_actors.records._batch import Batch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ks_actors.records._batch import Headers
+
     Columns = tuple[list[Any], list[Any], list[int]]
 
 
@@ -30,14 +32,14 @@ class LazyBatch(Batch):
     __slots__ = ()
 
     def __init__(self, offsets: Sequence[int] = ()) -> None:
-        self.headers = None
-        self.offsets = offsets
+        self.headers: list[Headers] | None = None
+        self.offsets: Sequence[int] = offsets
 
     def __getattr__(self, name: str) -> Any:
         # Slots are filled by the first access only, so an unknown name must not make the columns.
         if name not in Batch.__slots__:
             raise AttributeError(name)
-        self.keys, self.values, self.timestamps = self._columns()
+        Batch.__init__(self, *self._columns(), None, self.offsets)
         return getattr(self, name)
 
     @abstractmethod

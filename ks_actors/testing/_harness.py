@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ks_actors.log.embedded import Operation
     from ks_actors.records import Batch, Headers, TaskId
     from ks_actors.runtime import RestoreListener, StandbyUpdateListener, UncaughtHandler
+    from ks_actors.runtime.membership import MemberStatus
     from ks_actors.serdes import SerdeOrType
     from ks_actors.topology import ByTopic, TopicOrName, Topology
     from ks_actors.tracing import Tracing
@@ -361,11 +362,10 @@ class AppHarness(metaclass=Hinted):
     async def caught_up(self, timeout_ms: int | timedelta = 600_000) -> None:
         """Wait until all records of the source topics are processed and committed, by any instance.
 
-        Raises TaskTimeout, and the error that has ended an app.
+        Several instances have their tasks then. Raises TaskTimeout, and the error that ends an app.
         """
-        timeout_ms = check_timeout(timeout_ms)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_ms / 1000
+        timeout_ms, loop = check_timeout(timeout_ms), asyncio.get_running_loop()
+        deadline, before = loop.time() + timeout_ms / 1000, None
         while True:
             for harness in self._world.harnesses:
                 app = harness._app
@@ -373,9 +373,10 @@ class AppHarness(metaclass=Hinted):
                     await app._wait_until_caught_up(
                         max(0, int((deadline - loop.time()) * 1000)), app._local_lag
                     )
-            behind = await self._lag()
-            if not behind:
+            behind, tasks = await self._lag(), _tasks_of(self._world.harnesses)
+            if not behind and tasks == before:
                 return
+            before = tasks
             if loop.time() >= deadline:
                 raise TaskTimeout(f"not caught up within {timeout_ms} ms: {behind}")
             await asyncio.sleep(_LOOK_AGAIN)
@@ -462,3 +463,10 @@ class AppHarness(metaclass=Hinted):
         Without serdes, as in changelogs and dead letters, keys and values are bytes.
         """
         return await self._topics.read(topic, key, value, isolation)
+
+
+def _tasks_of(harnesses: Iterable[AppHarness]) -> list[MemberStatus] | None:
+    """Return the tasks of each instance, and those on their way; None unless several run."""
+    parts = [each._app._parts for each in harnesses if each._app is not None]
+    found = [one.member.status() for one in parts if one is not None]
+    return found if len(found) > 1 else None

@@ -159,7 +159,7 @@ def test_the_longer_the_wait_the_longer_between_two_commits() -> None:
 async def test_waiting_for_a_log_that_does_not_answer_pauses_workers_seldom(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is nothing to commit until it does: fewer than 200 pauses in a minute and a half."""
     pauses = list[float]()
-    monkeypatch.setattr(Metrics, "paused", lambda _, pause, wait: pauses.append(pause + wait))
+    monkeypatch.setattr(Metrics, "paused", lambda _, clock: pauses.append(clock.took_ms))
     async with AppHarness(ONE, topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=1_000) as harness:
         await fill(harness, "orders", 0, 1)
         harness.fail("send", LogTimeout("no broker has answered within 60000 ms"), times=40)
