@@ -60,6 +60,7 @@ class Progress:
     def __init__(self) -> None:
         self._last: dict[int, tuple[int, float]] = {}
         self.samples: list[tuple[float, int, float, float]] = []
+        self._began = time.monotonic()
 
     @property
     def taken(self) -> int:
@@ -73,9 +74,11 @@ class Progress:
         self.samples.append((float(moment), self.taken, used, process.cpu_of(broker)))
 
     def run(self) -> Run:
-        """Return the figures of the second half."""
+        """Return the figures of the second half; those of all, with the start, if it was over between two looks."""
         end = self.samples[-1]
         half = next(sample for sample in self.samples if 2 * sample[1] >= end[1])
+        if half == end:
+            half = (self._began, 0, 0.0, self.samples[0][3])
         seconds, records, cpu, broker = (last - first for last, first in zip(end, half, strict=True))
         largest = max(taken for taken, _ in self._last.values()) / self.taken
         return Run(records / seconds, cpu / records * 1e6, broker / records * 1e6, largest)

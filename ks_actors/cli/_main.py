@@ -45,7 +45,7 @@ COMMANDS: Final = {
         "_reset",
         "Set an application back, so that its next start counts from the beginning.",
     ),
-    "resume": ("_remote", "Resume processing in a paused instance."),
+    "resume": ("_remote", "Resume processing in a paused instance: all queries, or one."),
     "run": ("_run", "Run an app until SIGINT or SIGTERM, or until it ends by itself."),
     "send": ("_records", "Write one record to a topic, or one for each line of stdin."),
     "snapshots": (

@@ -253,7 +253,7 @@ def query(
     url: str,
     as_json: bool,
 ) -> None:
-    """Print rows of a store of a running instance: from its own partitions, or from all instances.
+    """Print rows of a store of a running instance, or of all instances.
 
     Exit code 3: there is no such row.
     """
