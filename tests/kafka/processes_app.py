@@ -26,7 +26,6 @@ def main(processes: str, bootstrap: str, guarantee: str, source: str, sink: str,
         {
             "application_id": application_id, "bootstrap_servers": bootstrap, "state_dir": place / "state", "processing_guarantee": guarantee,
             "commit_interval_ms": 100, "session_timeout_ms": 600_000, "transaction_timeout_ms": 600_000,
-            "state_layout": os.environ.get("STATE_LAYOUT", "task"),
         }
     )  # fmt: skip
     version = (place / "source").read_text()

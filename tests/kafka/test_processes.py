@@ -128,12 +128,8 @@ async def test_members_that_are_killed_and_rolled_keep_their_tasks(kafka_broker:
         assert await here.members() == 0
 
 
-@pytest.mark.parametrize("layout", ["task", "shared"])
-async def test_no_state_is_restored_when_the_number_of_processes_changes(
-    kafka_broker: Broker, tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """1, 3, 1 processes: task directories move, or rows of the database of all tasks, and tasks follow them."""
-    monkeypatch.setenv("STATE_LAYOUT", layout)
+async def test_no_state_is_restored_when_the_number_of_processes_changes(kafka_broker: Broker, tmp_path: Path) -> None:
+    """1, 3, 1 processes: task directories move, and tasks follow them."""
     async with counting_as(Spread, kafka_broker, AT_LEAST_ONCE, tmp_path) as here:
         for count in (1, 3, 1):
             async with here.processes(count) as program:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ks_actors._counted import counted
 from ks_actors._errors import StateLocked
-from ks_actors.cli.processes._give_tasks import give_tasks
 from ks_actors.lifecycle import component_log
 from ks_actors.system import close_locked, open_locked
 
@@ -90,13 +89,12 @@ def _parts(task: str) -> tuple[int, int]:
 def adopt(home: Path, application_id: str, count: int, groups: str = "") -> list[Move]:
     """Move the task directories of an application to members 1 to `count`. Blocks.
 
-    Move none, and warn, where members run different queries, by `groups`: most could not run the
-    tasks that they would get.
+    Move none, and warn, where state is in a member's shared database (`state_layout`), or where
+    members run different queries, by `groups`: most could not run the tasks that they would get.
 
-    No member may have begun. `home` is the state directory of member 1. A directory is renamed. If
-    the task's rows are in the database of all tasks (`state_layout`), they are first copied to the
-    directory, and the new member moves them into its own. A crash in the middle leaves each task's
-    state in one place. Raises StateLocked when a process uses one of the directories, and OSError.
+    No member may have begun. `home` is the state directory of member 1. A directory is renamed, so
+    nothing is copied, and a crash in the middle leaves each directory in one place. Raises
+    StateLocked when a process uses one of the directories, and OSError.
     """
     places = {1: home} | _members(home, application_id)
     for number in range(2, count + 1):
@@ -112,10 +110,15 @@ def adopt(home: Path, application_id: str, count: int, groups: str = "") -> list
         if groups:
             # By query, shares are uneven in any case: only the state of past members has to go.
             moves = [move for move in moves if move.source > count]
-        if moves and groups:
-            _warn(moves, f"processes is {groups}, and members run different queries")
+        if moves and (why := _immovable(known.values(), groups)):
+            _log.warning(
+                "the state of %s stays where it is, as %s: members that get these tasks "
+                "restore them from changelogs, and begin stores without changelog empty: %s",
+                counted(len(moves), "task"),
+                why,
+                moves,
+            )
             return []
-        moves = [move for moves_of in _by_source(moves) for move in _movable(moves_of, places)]
         for move in moves:
             _rename(places[move.source] / move.task, places[move.target])
     if moves:
@@ -123,34 +126,13 @@ def adopt(home: Path, application_id: str, count: int, groups: str = "") -> list
     return moves
 
 
-def _by_source(moves: Iterable[Move]) -> Iterable[list[Move]]:
-    found: dict[int, list[Move]] = {}
-    for move in moves:
-        found.setdefault(move.source, []).append(move)
-    return found.values()
-
-
-def _movable(moves: list[Move], places: Mapping[int, Path]) -> list[Move]:
-    """Return the moves from one member that can be made, once all state is in the directories."""
-    place = places[moves[0].source]
-    if not (place / _SHARED).is_dir():
-        return moves
-    # It may take minutes.
-    _log.info("copying the rows of %s of member %d", counted(len(moves), "task"), moves[0].source)
-    given, why = give_tasks(place, [move.task for move in moves])
-    if left := [move for move in moves if move.task not in given]:
-        _warn(left, f"the database of member {left[0].source} cannot give it away ({why})")
-    return [move for move in moves if move.task in given]
-
-
-def _warn(moves: list[Move], why: str) -> None:
-    _log.warning(
-        "the state of %s stays where it is, as %s: members that get these tasks restore them from "
-        "changelogs, and begin stores without changelog empty: %s",
-        counted(len(moves), "task"),
-        why,
-        moves,
-    )
+def _immovable(places: Iterable[Path], groups: str) -> str:
+    """Return the reason why no task directory may move; an empty text if there is none."""
+    if groups:
+        return f"processes is {groups}, and members run different queries"
+    if any((place / _SHARED).is_dir() for place in places):
+        return "a member keeps all its tasks in one database (state_layout='shared')"
+    return ""
 
 
 def _members(home: Path, application_id: str) -> dict[int, Path]:

@@ -268,6 +268,10 @@ class Restorer(Actor[RestorerMessage]):
         orders = self._looked_up(found.orders)
         if not orders:
             return
+        if len(orders) < len(found.orders) and not isinstance(found.error, LogClosed):
+            # The error may be about the changelog of a task that has gone meanwhile: ask again.
+            self._look_up(orders)
+            return
         standbys = {order.task: order for order in orders if isinstance(order, m.Follow)}
         # A task to run cannot wait: its handler decides. A standby is not urgent. It retries by
         # itself, because the changelog of another one may be missing.

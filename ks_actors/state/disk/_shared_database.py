@@ -71,13 +71,11 @@ class SharedDatabase:
         specs: Iterable[StoreSpec] = (),
         *,
         leaving: bool = False,
-        discards: bool = True,
     ) -> None:
         """Open the database, or create it.
 
         A damaged one is deleted, with a warning. Raises StateError if one of the `specs` would lose
-        its only copy by that, StateLocked, and StateFull. If it may not be discarded, raises
-        TaskCorrupted.
+        its only copy by that, StateLocked, and StateFull.
         """
         self.directory: Path = root / SHARED
         self.leaving: bool = leaving
@@ -91,16 +89,11 @@ class SharedDatabase:
         # Tasks whose rows here do not count any more, and could not be deleted.
         self._outside: set[str] = set()
         self._only: list[str] = without_copy(specs)
-        if not discards:
-            if self._marker.exists():
-                raise TaskCorrupted(self._marker.read_text())
-            self._engine: RocksEngine = self._opened()
-            return
         try:
             self._discard_damaged()
         except TaskCorrupted as error:
             self._discard(str(error), self._only)
-        self._engine = self._opened_or_new()
+        self._engine: RocksEngine = self._opened_or_new()
 
     # Opening and closing.
 
@@ -287,9 +280,6 @@ class SharedDatabase:
             directory.mkdir(parents=True, exist_ok=True)
             if draft:
                 _clear_draft(directory)
-            # Of two members with state of a task, the newer directory has the newer state.
-            with suppress(OSError):
-                os.utime(directory)
             if own is not None or engine.get(STORES) is None:
                 # Rows without a list of stores are of a move that was interrupted.
                 _clear(engine)

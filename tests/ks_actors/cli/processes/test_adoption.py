@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,12 +12,9 @@ from hypothesis import strategies as st
 
 from ks_actors import StateLocked
 from ks_actors.cli.processes import Move, adopt, plan_moves
-from ks_actors.state import SharedDatabase, SharedResources
-from ks_actors.state.disk import RocksEngine
 from ks_actors.system import close_locked, open_locked
 
 APP = "app"
-STORES = b"\0stores"
 TASKS = [f"{subtopology}_{partition}" for subtopology in range(3) for partition in range(5)]
 
 
@@ -118,59 +113,16 @@ def test_state_of_another_cluster_is_not_taken(tmp_path: Path) -> None:
     assert adopt(home, APP, 1) == []
 
 
-@contextmanager
-def in_shared(home: Path, member: int) -> Iterator[SharedDatabase]:
-    """Open the database of all tasks of a member."""
-    shared = SharedResources()
-    shared.database = SharedDatabase(place(home, member), shared)
-    try:
-        yield shared.database
-    finally:
-        shared.close()
-
-
-def opened(home: Path, member: int, task: str) -> dict[bytes, bytes]:
-    """Return the rows of a task as its next opening finds them."""
-    directory = place(home, member) / task
-    with in_shared(home, member) as database:
-        own = RocksEngine(task, directory / "rocksdb", SharedResources()) if (directory / "rocksdb").exists() else None
-        engine = database.take(task, directory, own)
-        assert engine is not None
-        rows = dict(engine.scan(b"", b"\xff"))
-        engine.close()
-        return rows
-
-
-def test_state_in_a_shared_database_goes_to_other_members_and_comes_back(tmp_path: Path) -> None:
-    """1, 2, 1: the rows of the tasks that move are given directories, and those of the others stay where they are."""
-    home, names = tmp_path / APP, ("0_0", "0_1")
-    rows = {task: {STORES: b"a list", b"\x01key": task.encode()} for task in names}
-    with in_shared(home, 1) as database:
-        for task in names:
-            engine = database.take(task, home / task, None)
-            assert engine is not None
-            engine.write(list(rows[task].items()))
-            engine.close()
-    (move,) = adopt(home, APP, 2)
-    assert (move.source, move.target) == (1, 2)
-    (stays,) = set(names) - {move.task}
-    assert opened(home, 2, move.task) == rows[move.task]
-    with in_shared(home, 1) as database:
-        assert database.tasks() == [stays]
-    assert adopt(home, APP, 1) == [Move(move.task, 2, 1)]
-    assert {task: opened(home, 1, task) for task in names} == rows
-    assert not (place(home, 2) / "shared").exists()
-
-
-def test_state_in_a_damaged_database_stays_with_its_member(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Only that member knows which stores have no other copy."""
+def test_state_in_a_shared_database_does_not_move(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The directory of a task has none of its rows; a warning says that they are left behind."""
     home = tmp_path / APP
     fill(home, 1, "0_0", "here")
     fill(home, 2, "0_1", "there")
     (place(home, 2) / "shared").mkdir()
-    (place(home, 2) / "shared" / "DAMAGED").write_text("a broken table")
+    assert adopt(home, APP, 2) == []
+    assert not caplog.records
     assert adopt(home, APP, 1) == []
-    assert "the state of 1 task stays where it is, as the database of member 2 cannot give it away (a broken table)" in caplog.text
+    assert "the state of 1 task stays where it is, as a member keeps all its tasks in one database" in caplog.text
     assert tasks(home, 2) == [{"0_0"}, {"0_1"}]
 
 

@@ -502,3 +502,26 @@ async def test_limits_are_asked_for_one_at_a_time(harness: AppHarness, caplog: p
     assert caplog.text.count("could not find out how far standbys may be read") == 1
     await here.kit.clock.advance(1)
     assert group.asked > 5
+
+
+@in_app(echo(), topics=TOPICS, start=False)
+async def test_a_missing_changelog_of_a_task_that_has_gone_is_no_fault_of_others(harness: AppHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The offsets of several changelogs are looked up together; the others are looked up again."""
+    here, answered = Reading(harness), asyncio.Event()
+    await here.begin()
+    await here.write(TASK, 3)
+    real = type(here.log).begin_offsets
+
+    async def begin_offsets(*arguments: Any) -> Any:
+        await answered.wait()
+        return await real(*arguments)
+
+    monkeypatch.setattr(type(here.log), "begin_offsets", begin_offsets)
+    here.reader.tell(m.Restore(TaskId(0, 1), {TopicPartition("deleted", 1): None}, 1))
+    here.reader.tell(m.Restore(TaskId(0, 0), {TASK: None}, 1))
+    assert await here.told() == []
+    await here.reader.ask(m.StopRestoring, frozenset({TaskId(0, 1)}))
+    answered.set()
+    assert await here.told() == [(0, 3)]
+    assert m.TaskRestored(TaskId(0, 0), 1) in here.probe.received
+    assert [message for message in here.probe.received if isinstance(message, m.RestoreFailed)] == []
