@@ -19,7 +19,6 @@ def _way(request: pytest.FixtureRequest) -> Iterator[None]:
         if request.param == "python":
             patch.setattr(_columns, "HAS_KERNEL", False)
             patch.setattr(_columns, "_FORMS", [])
-            patch.setattr(_output_buffer, "HAS_KERNEL", False)
         yield
 
 
