@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -132,8 +133,7 @@ async def test_no_state_is_restored_when_the_number_of_processes_changes(kafka_b
     """1, 3, 1 processes: task directories move, and tasks follow them."""
     alone = True
     while alone:  # the broker of the tests waits for nobody: the first of three may have the tasks of others for a moment, and restore them
-        place = tmp_path / str(len(list(tmp_path.iterdir())))
-        place.mkdir()
+        place = Path(mkdtemp(dir=tmp_path))
         async with counting_as(Spread, kafka_broker, AT_LEAST_ONCE, place) as here:
             for count in (1, 3, 1):
                 async with here.processes(count) as program:
