@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks._kafka_process import environment
 from benchmarks._runtime_load import PARTITIONS, fill, records
 from benchmarks.kafka import have_broker
-from ks_actors import App, StreamsBuilder, StreamsConfig
+from ks_actors import App, KsActorsError, StreamsBuilder, StreamsConfig
 from ks_actors.dsl import Consumed, Produced
 from ks_actors.log import NewTopic, Outgoing, TopicPartition, open_log
 from ks_actors.log.embedded import EmbeddedLog
@@ -138,7 +138,7 @@ async def _measured(app: App, mode: str, count: int, queries: tuple[str, ...]) -
                 break
     took, used = time.perf_counter() - began, time.process_time() - used
     # Calls in flight would hold up the close.
-    with suppress(Exception):
+    with suppress(KsActorsError):
         await app.close(timeout_ms=100)
     return Rate(count / took, count / used)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from ks_actors.records import LazyBatch
+from ks_actors.records import LazyBatch, mean_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,12 +39,11 @@ class PendingBytes:
         return _own_bytes(batch) or len(batch) * self._typical
 
     def written_bytes(self, batch: Batch) -> int:
-        """Return the approximate bytes of the keys and values of a batch, by its last record."""
-        if isinstance(batch, LazyBatch):
-            # Its records may be in a store still: they are not read again.
-            return batch.own_bytes or len(batch) * max(0, self._typical - _RECORD_BYTES)
-        last = len(batch.keys[-1] or b"") + len(batch.values[-1] or b"") if len(batch) else 0
-        return len(batch) * last
+        """Return the approximate bytes of the keys and values of a batch."""
+        if isinstance(batch, LazyBatch) and not batch.own_bytes:
+            # Its records are in a store still: they are not read again.
+            return len(batch) * max(0, self._typical - _RECORD_BYTES)
+        return round(len(batch) * mean_bytes(batch))
 
     def come(self, batches: Iterable[Outgoing]) -> None:
         """Note new batches; the last batch updates the estimated size of a record."""
