@@ -17,11 +17,13 @@ class Lease:
     """The time for which no other member can have this member's partitions.
 
     A group reassigns a member's partitions when it has received no heartbeat for the session
-    timeout. So the lease lasts for this timeout, counted from the sending time of the last answered
-    heartbeat. If a process was frozen or cut off, or its machine slept, its lease is over before
-    any message arrives: the `clock`, in seconds, advances during sleep. A producer without
-    transactions writes under the lease of its member. Otherwise its late records could follow
-    records of the partition's next owner.
+    timeout, and when it has not joined a rebalance within the rebalance timeout. So the lease lasts
+    for the session timeout, counted from the sending time of the last answered heartbeat, but not
+    beyond the rebalance timeout after the last request that found no rebalance. If a process was
+    frozen or cut off, or its machine slept, its lease is over before any message arrives: the
+    `clock`, in seconds, advances during sleep. A producer without transactions writes under the
+    lease of its member. Otherwise its late records could follow records of the partition's next
+    owner.
 
     The membership extends and ends the lease, from any thread; it calls `lost` on the member's loop
     when the membership is over.

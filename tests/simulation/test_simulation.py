@@ -30,6 +30,16 @@ def test_the_client_is_right_whatever_brokers_and_ways_do(first: int) -> None:
         assert outcome.error is None, outcome.error
 
 
+@pytest.mark.parametrize("seed", [11236, 14101, 17328])
+def test_seeds_that_have_found_something_pass(seed: int) -> None:
+    """A topic is missing when brokers say so again and again, not when they fall silent after they have said it once.
+
+    A member that does not join in time has no lease beyond the rebalance timeout, though its heartbeats are answered.
+    """
+    outcome = attempt("kafka", seed, told=True)
+    assert outcome.error is None, outcome.error
+
+
 @pytest.mark.parametrize("part", range(AT_ONCE))
 def test_a_seed_replays(part: int) -> None:
     """Two runs of a seed have the same events at the same times."""

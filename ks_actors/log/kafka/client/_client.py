@@ -88,7 +88,9 @@ class KafkaClient:
         self._connections: Connections = Connections(
             options, client_id, self.outages, self._cluster, self._look_for_unlisted
         )
-        self._topics: KnownTopics = KnownTopics(options.metadata_max_age_ms / 1000)
+        self._topics: KnownTopics = KnownTopics(
+            options.metadata_max_age_ms / 1000, options.missing_topic_wait_ms / 1000
+        )
         # The order of brokers for lookups of leaders, and for listings of all topics.
         self._lookups = Rounds()
         self._listings = Rounds()
@@ -467,12 +469,13 @@ class KafkaClient:
         except Unavailable as error:
             _log.debug("could not look up leaders: %s", error)
 
-    def why_no_leader(self, partition: TopicPartition) -> LogError:
+    def why_no_leader(self, partition: TopicPartition, *, patient: bool = False) -> LogError:
         """Return the error for a partition without a leader at the last lookup.
 
-        Unavailable means that this may change.
+        Unavailable means that this may change; for the `patient`, an absence may, too, until the
+        brokers have told it for `missing_topic_wait_ms`.
         """
-        return self._topics.why_no_leader(partition)
+        return self._topics.why_no_leader(partition, patient=patient)
 
     async def metadata(
         self,

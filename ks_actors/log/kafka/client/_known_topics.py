@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _NONE: Final[Mapping[int, int]] = MappingProxyType({})
 # A topic with such a name does not exist.
 _MISSING: Final = frozenset({UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION})
+# Two answers that are further apart do not tell of the time between them.
+_SILENCE_S: Final = 1.0
 
 
 class TopicMetadata(NamedTuple):
@@ -73,21 +75,36 @@ class KnownTopics:
     `found` are the topics that exist, and `tracked` the topics whose leaders each refresh looks up.
     An answer that is older than the known leaders changes nothing. But if all answers of `trust_s`
     seconds were older, the next answer counts: the cluster has been restored from a former state.
-    `watchers` are called when a tracked topic has other leaders than before.
+    `watchers` are called when a tracked topic has other leaders than before. A topic that answers
+    lack may be so new that brokers lag behind, for `missing_s` seconds.
     """
 
-    __slots__ = ("_answered", "_refused", "_trust_s", "_until", "found", "tracked", "watchers")
+    __slots__ = (
+        "_answered",
+        "_lacking",
+        "_missing_s",
+        "_refused",
+        "_trust_s",
+        "_until",
+        "found",
+        "tracked",
+        "watchers",
+    )
 
-    def __init__(self, trust_s: float) -> None:
+    def __init__(self, trust_s: float, missing_s: float) -> None:
         self.found: dict[str, TopicMetadata] = {}
         self.tracked: set[str] = set()
         self.watchers: set[Callable[[], object]] = set()
         self._trust_s: float = trust_s
+        self._missing_s: float = missing_s
         # The loop time until which older answers change nothing.
         self._until: dict[str, float] = {}
         self._refused: dict[str, int] = {}
         # Topics that a broker has reported to exist or to be missing.
         self._answered: set[str] = set()
+        # The number of a topic's partitions by the last answers that agree, without a long silence
+        # between two of them, and the time of the first and of the last of these answers.
+        self._lacking: dict[str, tuple[int, float, float]] = {}
 
     def begin_like(self, other: KnownTopics) -> None:
         """Copy the leaders that another client of the same cluster knows."""
@@ -111,10 +128,19 @@ class KnownTopics:
                 moved |= name in self.tracked and before != existing[name].leaders
             elif code not in _MISSING:
                 self._refused[name] = code
+            self._note_count(name, existing)
         if moved:
             for tell in tuple(self.watchers):
                 tell()
         return existing
+
+    def _note_count(self, name: str, existing: Mapping[str, TopicMetadata]) -> None:
+        now = asyncio.get_running_loop().time()
+        count = len(existing[name].leaders) if name in existing else 0
+        known, first, last = self._lacking.get(name, (count, now, now))
+        if known != count or now - last > max(self._missing_s, _SILENCE_S):
+            first = now
+        self._lacking[name] = (count, first, now)
 
     def _newest(self, known: TopicMetadata | None, told: TopicMetadata) -> TopicMetadata:
         now = asyncio.get_running_loop().time()
@@ -135,10 +161,11 @@ class KnownTopics:
         self.tracked.add(partition.topic)
         return node
 
-    def why_no_leader(self, partition: TopicPartition) -> LogError:
+    def why_no_leader(self, partition: TopicPartition, *, patient: bool = False) -> LogError:
         """Return the error for a partition without a leader at the last lookup.
 
-        Unavailable means that this may change.
+        Unavailable means that this may change; for the `patient`, an absence may, too, until it was
+        told again and again for `missing_s` seconds. Silence of the brokers tells nothing.
         """
         code = self._refused.get(partition.topic)
         if code is not None:
@@ -148,6 +175,9 @@ class KnownTopics:
             return Unavailable(f"no broker has answered yet whether {partition} exists")
         topic = self.found.get(partition.topic)
         if topic is None or partition.partition not in topic.leaders:
+            _, first, last = self._lacking.get(partition.topic, (0, 0.0, 0.0))
+            if patient and last - first < self._missing_s:
+                return Unavailable(f"the brokers did not know {partition} when they answered last")
             return UnknownTopicOrPartition(
                 f"{partition} does not exist; create it, or wait until it has been created"
             )

@@ -76,12 +76,7 @@ class YoungTopics:
             return [name for name, count in wanted.items() if known.get(name, 0) < count]
 
         async def attempt() -> None:
-            try:
-                _, topics = await self._client.ask_metadata(lacking(), turns.rounds)
-            except Unavailable:
-                if turns.is_over:
-                    return
-                raise
+            _, topics = await self._client.ask_metadata(lacking(), turns.rounds)
             found.update(topics)
             self._topics.raise_refused(wanted)
             left = lacking()

@@ -168,6 +168,7 @@ class FetchErrors:
                 if isinstance(reason, UnknownTopicOrPartition):
                     self._unknown(source)
                 elif isinstance(reason, Unavailable):
+                    source.unknown_since = None
                     self._hold(source)
                 else:
                     source.fail(reason)

@@ -93,6 +93,9 @@ class GroupMember:
             # timeout: the member must learn of a rebalance early enough to take part.
             min(HEARTBEAT_MS, new.session_timeout_ms / 3, new.rebalance_timeout_ms / 4) / 1000
         )
+        # The time, by the lease's clock, of the last request that found no rebalance. The group may
+        # remove a member that does not join for the rebalance timeout after it.
+        self._calm_at: float = float("-inf")
         self._check_ms: float = min(_CHECK_MS, new.rebalance_timeout_ms / 20)
         self._group: GroupMetadata = GroupMetadata(group_id, -1, "")
         self._counter = 0
@@ -331,6 +334,7 @@ class GroupMember:
             # watch the topics.
             self._begin(self._watch(self._topics, await self._partition_counts(self._topics)))
         request = sync_group(self._group, self._instance_id, assignments)
+        sent = self._lease.time()
         response = await self._while_member(
             self._client.send_to_coordinator(
                 GROUP,
@@ -343,6 +347,7 @@ class GroupMember:
             )
         )
         check_member_error(response.error_code, self._group.group_id, "get an assignment of")
+        self._calm_at = max(self._calm_at, sent)
         if leads and not assignments:
             # The assignor has failed; the owner gets its error.
             return None
@@ -537,11 +542,15 @@ class GroupMember:
         """
         with suppress(MemberRemoved):
             while True:
-                await self._beat_once(group)
+                await self._beat_once(group, joins=True)
                 await asyncio.sleep(self._beat_seconds)
 
-    async def _beat_once(self, group: GroupMetadata) -> int:
-        """Return the group's error code. Raises MemberRemoved if it ends the membership."""
+    async def _beat_once(self, group: GroupMetadata, *, joins: bool = False) -> int:
+        """Return the group's error code. Raises MemberRemoved if it ends the membership.
+
+        A group that rebalances waits for a member that `joins`, and removes one that has not joined
+        within the rebalance timeout, whatever its heartbeats.
+        """
         sent = self._lease.time()
         request = heartbeat(group, self._instance_id)
         try:
@@ -556,7 +565,12 @@ class GroupMember:
         if response.error_code != REBALANCE_IN_PROGRESS:
             check_member_error(response.error_code, self._group.group_id, "be a member of")
         # Count from the time of the request: the coordinator's timer may have started that early.
-        self._lease.extend(sent + self._session_ms / 1000)
+        until = sent + self._session_ms / 1000
+        if response.error_code == NONE:
+            self._calm_at = sent
+        if not joins:
+            until = min(until, self._calm_at + self._rebalance_ms / 1000)
+        self._lease.extend(until)
         return int(response.error_code)
 
     async def _check_owner(self) -> None:

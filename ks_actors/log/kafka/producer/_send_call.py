@@ -206,20 +206,27 @@ def _finished(
 async def missing(
     client: KafkaClient, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Exception]:
-    """Return the errors of missing partitions, after a short wait for new topics."""
+    """Return the errors of missing partitions, after a short wait for new topics.
+
+    A partition is missing when brokers have told so for `missing_topic_wait_ms`. If they fall
+    silent before that, it is left to the sender, which waits for them.
+    """
     wait = client.options.missing_topic_wait_ms / 1000
-    end = asyncio.get_running_loop().time() + wait
-    while True:
-        errors: dict[TopicPartition, Exception] = {}
-        unknown = [partition for partition in partitions if client.leader(partition) is None]
-        if unknown:
-            await client.look_for({partition.topic for partition in unknown})
-            errors = {
-                each: client.why_no_leader(each) for each in unknown if client.leader(each) is None
-            }
-            errors = {
-                each: error for each, error in errors.items() if not isinstance(error, Unavailable)
-            }
-        if not errors or asyncio.get_running_loop().time() >= end:
+    end = asyncio.get_running_loop().time() + 2 * wait
+    unknown = [partition for partition in partitions if client.leader(partition) is None]
+    while unknown:
+        await client.look_for({partition.topic for partition in unknown})
+        unknown = [
+            partition
+            for partition in unknown
+            if client.leader(partition) is None
+            and not isinstance(client.why_no_leader(partition), Unavailable)
+        ]
+        errors = {each: client.why_no_leader(each, patient=True) for each in unknown}
+        errors = {
+            each: error for each, error in errors.items() if not isinstance(error, Unavailable)
+        }
+        if len(errors) == len(unknown) or asyncio.get_running_loop().time() >= end:
             return errors
         await asyncio.sleep(wait / 10)
+    return {}

@@ -495,16 +495,17 @@ class Sender:
         if queue.missing_since is None:
             queue.missing_since = now
         elif now - queue.missing_since >= wait:
-            why = self._client.why_no_leader(queue.partition)
+            why = self._client.why_no_leader(queue.partition, patient=True)
             if not isinstance(why, Unavailable):
                 queue.missing_since = None
                 self._fail_all(queue, why)
                 return
             queue.reason = str(why)
-            # The partition may have no leader for minutes, and many producers may ask the remaining
-            # brokers: look less and less often.
-            most = self._client.options.retry_backoff_max_ms / 1000
-            pause = max(pause, min((now - queue.missing_since) / 4, most))
+            if isinstance(self._client.why_no_leader(queue.partition), Unavailable):
+                # The partition may have no leader for minutes, and many producers may ask the
+                # remaining brokers: look less and less often.
+                most = self._client.options.retry_backoff_max_ms / 1000
+                pause = max(pause, min((now - queue.missing_since) / 4, most))
         queue.not_before = now + pause
         self._refresh()
 

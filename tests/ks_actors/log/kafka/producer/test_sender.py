@@ -84,7 +84,7 @@ class Leaderless(Slow):
     def leader(self, partition: TopicPartition) -> int | None:
         return super().leader(SECOND if self.asked <= 1_000 else FIRST)
 
-    def why_no_leader(self, partition: TopicPartition) -> Unavailable:
+    def why_no_leader(self, partition: TopicPartition, *, patient: bool = False) -> Unavailable:
         return Unavailable(f"nobody leads {partition}")
 
     async def refresh(self, topics: Iterable[str] = ()) -> None:
