@@ -201,7 +201,7 @@ class AppQueries(AppOverHistory):
         """Return all instances of the app with their endpoints and tasks.
 
         They are those of the last assignment; none if no instance has `application_server`. Raises
-        NotRunning before the start.
+        NotRunning before the start and after the end.
         """
         return self._reach.endpoints()
 

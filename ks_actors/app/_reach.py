@@ -101,7 +101,11 @@ class AppReach:
     # The map.
 
     def endpoints(self) -> tuple[InstanceEndpoint, ...]:
-        """Return all instances as of the last assignment; none if no instance has an endpoint."""
+        """Return all instances as of the last assignment; none if no instance has an endpoint.
+
+        Raises NotRunning.
+        """
+        self._local.check_running()  # else the map would be that of the end
         return tuple(
             remote.InstanceEndpoint(
                 self._endpoint(host.endpoint),

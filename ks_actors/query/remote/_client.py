@@ -60,7 +60,8 @@ class Client:
 
     Entering the block waits at most `timeout_ms` for an instance. Raises QueryFailed (NOT_PRESENT)
     when none answers, and ConfigError for a wrong token, a certificate that is not accepted, and
-    for addresses that are none. Needs the extra `query`.
+    for addresses that are none. After the block the client knows no instance. Needs the extra
+    `query`.
     """
 
     def __init__(
@@ -156,6 +157,7 @@ class Client:
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
+        self._map = None
 
     async def _find_instances(self) -> None:
         loop = asyncio.get_running_loop()

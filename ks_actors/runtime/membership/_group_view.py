@@ -187,7 +187,9 @@ class GroupView:
         """Forget all processes: this instance was out of the group.
 
         Other members may be out of the group too and return later: such members do not count as
-        departed. `hosts` stay, so that queries still find the other instances.
+        departed. `hosts` stay, so that queries still find the other instances. An old map gives no
+        wrong answer: an instance answers only for tasks that it has, and while its own lease holds;
+        other attempts are repeated. The next assignment replaces the map.
         """
         self._processes, self._last, self.without_endpoints = frozenset(), {}, False
         self.uncovered = self._unknown

@@ -111,6 +111,10 @@ async def test_a_client_finds_instances_by_their_group(tmp_path: Path) -> None:
             await apps[1].close()
             assert len(await client.store("counts", STRING, LONG).all()) == 40
             assert len(client.endpoints()) == 1
+            reader = client.store("counts", STRING, LONG)
+        assert client.endpoints() == ()
+        with pytest.raises(NotRunning, match="inside `async with Client"):
+            await reader.get("k1")
         async with EmbeddedLog() as other:
             with pytest.raises(QueryFailed, match="no instance answers: no address is known"):
                 await Client.of_group(config, log=other, timeout_ms=10).__aenter__()
@@ -123,7 +127,8 @@ async def test_an_app_that_has_ended_answers_nothing(tmp_path: Path) -> None:
         await app.close()
         with pytest.raises(NotRunning):
             await reader.get("k1")
-        with pytest.raises(NotRunning):
-            app.owner("counts", "k1")
+        for of_the_map in (lambda: app.owner("counts", "k1"), app.endpoints):
+            with pytest.raises(NotRunning):
+                of_the_map()
         with pytest.raises(QueryFailed, match="no instance answers"):
             await Client([address], token=TOKEN, timeout_ms=10).__aenter__()
