@@ -101,7 +101,11 @@ class AppReach:
     # The map.
 
     def endpoints(self) -> tuple[InstanceEndpoint, ...]:
-        """Return all instances as of the last assignment; none if no instance has an endpoint."""
+        """Return all instances as of the last assignment; none if no instance has an endpoint.
+
+        Raises NotRunning.
+        """
+        self._local.check_running()  # else the map would be that of the end
         return tuple(
             remote.InstanceEndpoint(
                 self._endpoint(host.endpoint),
@@ -189,4 +193,10 @@ class AppReach:
                 authorities=config.query_ssl_ca_location,
                 insecure=config.query_insecure,
             )
-        return remote.Everywhere(self, self._caller, wire, self._here())
+        here = self._here()
+        return remote.Everywhere(self, self._caller, wire, here, out_of_reach=self._out_of_reach)
+
+    def _out_of_reach(self, task: TaskId) -> bool:
+        """Return whether a task is elsewhere, and no instance has an endpoint, for certain."""
+        status = self._status()
+        return status.without_endpoints and task not in status.tasks

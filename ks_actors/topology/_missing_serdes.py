@@ -52,7 +52,8 @@ def check_serdes(topology: Topology, *, key: Any, value: Any) -> None:
     """Raise TopologyError unless all nodes have serdes of their own or defaults.
 
     `key` and `value` are the defaults. The error names each node, topic and store without a serde,
-    its line of code, and the options to write.
+    its line of code, the operations upstream that make the keys or values, and the options to
+    write.
     """
     missing = list(_missing(topology, has_key=key is not None, has_value=value is not None))
     if missing:
@@ -73,7 +74,14 @@ def _missing(topology: Topology, *, has_key: bool, has_value: bool) -> Iterator[
 
     def told(text: str, node: str | None, options: str, words: str) -> str:
         line = topology.lines.get(node or "")
-        return f"{text}{f', at {line}' if line else ''}: write {options.format(_EXAMPLES[words])}"
+        calls = dict.fromkeys(
+            call
+            for word in words.split(" and ")
+            for call in topology.made_by.get((node or "", word), ())
+        )
+        place = f", at {line}" if line else ""
+        maker = f", made by {' and '.join(calls)}" if calls else ""
+        return f"{text}{place}{maker}: write {options.format(_EXAMPLES[words])}"
 
     for node in topology.nodes.values():
         match node:

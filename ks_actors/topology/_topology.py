@@ -91,6 +91,8 @@ class Topology(metaclass=Hinted):
         """
         self.lines: dict[str, str] = {}
         """The line of code of each node, for errors; empty if built by hand."""
+        self.made_by: dict[tuple[str, str], tuple[str, ...]] = {}
+        """By node and `key` or `value`: the calls upstream that make it, as `map at app.py:7`."""
         self.unnamed: Unnamed = Unnamed()
         """The stores and internal topics with generated names; empty if built by hand."""
 

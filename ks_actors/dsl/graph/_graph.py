@@ -42,6 +42,31 @@ Called once, at build, when all decisions are made.
 _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
 _REPARTITION = "-repartition"
 _OURS = __name__.partition(".")[0] + "."
+_GROUP_TABLE = "Table.group_by"
+_READS = "StreamsBuilder."
+_KEEP_VALUES = frozenset(
+    {
+        "BranchedStream.branch",
+        "BranchedStream.default_branch",
+        "Stream.filter",
+        "Stream.filter_not",
+        "Stream.group_by",
+        "Stream.merge",
+        "Stream.peek",
+        "Stream.repartition",
+        "Stream.select_key",
+        "Stream.split",
+        "Stream.to",
+        "Stream.to_table",
+        "StreamMemory.distinct",
+        "StreamMemory.expire",
+        "Table.filter",
+        "Table.filter_not",
+        "Table.suppress",
+        "Table.to_stream",
+    }
+)
+"""The operations whose values are those that they get."""
 
 
 class Closes(NamedTuple):
@@ -60,8 +85,8 @@ class GraphNode:
     `relaxed_null_keys` says that records without a key matter here (left joins), so that no
     repartition upstream may drop them. The other flags tell the optimizer whether the operation
     changes keys, changes values (perhaps by a join, or to an inferred serde), or merges streams.
-    `line` is the user's line of code, for errors, and `query` its named query. `closes` is set for
-    an aggregation by windows.
+    `operation` is the method that the user called, as `Stream.map`, and `line` the line of code,
+    for errors; `query` is its named query. `closes` is set for an aggregation by windows.
     """
 
     __slots__ = (
@@ -74,6 +99,7 @@ class GraphNode:
         "line",
         "merges",
         "name",
+        "operation",
         "parents",
         "priority",
         "query",
@@ -84,7 +110,9 @@ class GraphNode:
     def __init__(self, name: str, write: Write) -> None:
         self.name: str = name
         self.write: Write = write
-        self.line: str = _line_of_user()
+        operation, line = _call_of_user()
+        self.operation: str = operation
+        self.line: str = line
         self.parents: list[GraphNode] = []
         self.children: list[GraphNode] = []
         self.priority: int = -1
@@ -96,6 +124,13 @@ class GraphNode:
         self.joins_value: bool = False
         self.merges: bool = False
         self.closes: Closes | None = None
+
+    def makes(self, word: str) -> bool:
+        """Return whether the functions of this operation make its keys or values, by the `word`."""
+        if word == "key":
+            return self.changes_key or self.operation == _GROUP_TABLE
+        reads = isinstance(self, Repartition) or self.operation.startswith(_READS)
+        return not reads and self.operation not in _KEEP_VALUES
 
     def link(self, child: GraphNode) -> None:
         """Put a node below this one, unless it is there already."""
@@ -349,6 +384,7 @@ class GraphBuilder:
         topology = Topology()
         topology.optimizations = optimizations
         written = {self.root}
+        made: dict[tuple[GraphNode, str], tuple[str, ...]] = {}
         turn = count()
         waiting = sorted((node.priority, next(turn), node) for node in self.root.children)
         while waiting:
@@ -368,7 +404,20 @@ class GraphBuilder:
                 )
             ):
                 node.write(topology, above)
-            topology.lines.update(dict.fromkeys(islice(topology.nodes, before, None), node.line))
+            names = tuple(islice(topology.nodes, before, None))
+            topology.lines.update(dict.fromkeys(names, node.line))
+            for word in ("key", "value"):
+                calls = tuple(
+                    dict.fromkeys(
+                        call for parent in node.parents for call in made.get((parent, word), ())
+                    )
+                )
+                # An operation that makes it is named by its own line; nobody makes that of a topic.
+                if node.makes(word):
+                    made[node, word] = (f"{node.operation.rpartition('.')[2]} at {node.line}",)
+                else:
+                    made[node, word] = calls
+                    topology.made_by.update({(name, word): calls for name in names})
             written.add(node)
             for child in node.children:
                 heappush(waiting, (child.priority, next(turn), child))
@@ -449,12 +498,12 @@ def _shown(option: object) -> object:
     return "the app's default" if option is None else option
 
 
-def _line_of_user() -> str:
-    """Return the file and the line that called this package."""
-    frame = sys._getframe(1)
+def _call_of_user() -> tuple[str, str]:
+    """Return the function of this package that the user called, and the file and line."""
+    frame, called = sys._getframe(1), ""
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
-        frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+        frame, called = frame.f_back, frame.f_code.co_qualname
+    return called, f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
 def _write_nothing(_: Topology, __: tuple[str, ...]) -> None:

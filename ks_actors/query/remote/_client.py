@@ -60,7 +60,8 @@ class Client:
 
     Entering the block waits at most `timeout_ms` for an instance. Raises QueryFailed (NOT_PRESENT)
     when none answers, and ConfigError for a wrong token, a certificate that is not accepted, and
-    for addresses that are none. Needs the extra `query`.
+    for addresses that are none. After the block the client knows no instance. Needs the extra
+    `query`.
     """
 
     def __init__(
@@ -123,8 +124,9 @@ class Client:
 
         `config` has the application id, the address and login of Kafka, and `query_token` and
         `query_ssl_ca_location` where the app has them. The client is no member of the group.
-        `log` is an open log to use in place of the config's. Raises as the constructor and LogError
-        when Kafka does not answer.
+        `log` is an open log to use in place of the config's. Raises as the constructor, LogError
+        when Kafka does not answer, and ConfigError at once if no member of the group has
+        `application_server`.
         """
         made = cls.__new__(cls)
         made._seeds = ()
@@ -155,6 +157,7 @@ class Client:
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
+        self._map = None
 
     async def _find_instances(self) -> None:
         loop = asyncio.get_running_loop()
@@ -212,7 +215,10 @@ class Client:
         return None
 
     async def _members(self, log: Log) -> list[Endpoint]:
-        """Return the endpoints that the members of the group have told it."""
+        """Return the endpoints that the members of the group have told it.
+
+        Raises ConfigError if there are members, all assigned, and none has an endpoint.
+        """
         assert self._group is not None
         if not isinstance(log, TellsGroups):
             raise ConfigError("Client.of_group: this log describes no groups: give addresses")
@@ -222,11 +228,19 @@ class Client:
             # Known instances may answer all the same.
             _log.warning("the members of the group cannot be looked up", exc_info=True)
             return []
-        found = []
+        found, lacking = [], 0
         for member in members:
             # Members of another program have data of their own, and no endpoint.
             with suppress(SerializationError, ValueError):
-                found.append(Endpoint.of(decode_member(member.user_data).endpoint))
+                address = decode_member(member.user_data).endpoint
+                # A rebalance hides the data of members, and others may be about to join.
+                lacking += not address and member.partitions is not None
+                found.append(Endpoint.of(address))
+        if members and lacking == len(members):
+            raise ConfigError(
+                f"no instance of group {self._group.application_id} has application_server: set "
+                "it on each, to the address host:port where it answers queries"
+            )
         return found
 
     def _known_endpoints(self) -> list[Endpoint]:

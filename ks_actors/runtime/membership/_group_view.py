@@ -69,6 +69,8 @@ class GroupView:
         self._standing: frozenset[TaskId] = frozenset()
         # All members with their tasks, as of the last assignment; empty if none has an endpoint.
         self.hosts: tuple[HostedTasks, ...] = ()
+        # Whether the last assignment says that no member has an endpoint, and that no task moves.
+        self.without_endpoints: bool = False
         self._told_of_map: bool = False
         self._left_out: Mapping[int, str] = left_out or {}
         # The queries of the topology that no member runs, as of the last assignment; None while
@@ -90,7 +92,7 @@ class GroupView:
         told = decode_list(assignment)
         tasks = dict(self._last) if told.kept else decode_tasks(assignment)
         if not told.kept:  # else the assignment has no map
-            self.hosts = self._hosts(told)
+            self._take_map(told)
             self.uncovered = (
                 tuple(
                     sorted(
@@ -113,10 +115,12 @@ class GroupView:
             self._standing = decode_standbys(assignment)
         return tasks
 
-    def _hosts(self, told: TaskList) -> tuple[HostedTasks, ...]:
-        """Return the map of all members; warn once of one that cannot be decoded."""
+    def _take_map(self, told: TaskList) -> None:
+        """Take the map of all members; warn once of one that cannot be decoded."""
+        self.hosts, self.without_endpoints = (), False
         try:
-            return told.hosts
+            self.hosts = told.hosts
+            self.without_endpoints = bool(told.packed) and not self.hosts
         except SerializationError as error:
             if not self._told_of_map:
                 self._told_of_map = True
@@ -127,7 +131,6 @@ class GroupView:
                     error,
                     told.version,
                 )
-            return ()
 
     def failure(self, assignment: MemberAssignment) -> tuple[str, bool]:
         """Return why the group keeps its last assignment, and whether to ask for another one.
@@ -184,9 +187,11 @@ class GroupView:
         """Forget all processes: this instance was out of the group.
 
         Other members may be out of the group too and return later: such members do not count as
-        departed. `hosts` stay, so that queries still find the other instances.
+        departed. `hosts` stay, so that queries still find the other instances. An old map gives no
+        wrong answer: an instance answers only for tasks that it has, and while its own lease holds;
+        other attempts are repeated. The next assignment replaces the map.
         """
-        self._processes, self._last = frozenset(), {}
+        self._processes, self._last, self.without_endpoints = frozenset(), {}, False
         self.uncovered = self._unknown
 
     @property

@@ -53,7 +53,8 @@ class MemberStatus(NamedTuple):
 
     `member_id` is None before the instance has joined its group. Stores of `pending` tasks are
     being opened or restored. `hosts` are all members with their tasks, if any has an endpoint.
-    `uncovered` are the queries that no member runs; None while not known.
+    `uncovered` are the queries that no member runs; None while not known. `without_endpoints` says
+    that certainly no member has an endpoint, and that no rebalance is under way.
     """
 
     member_id: str | None
@@ -62,6 +63,7 @@ class MemberStatus(NamedTuple):
     pending: frozenset[TaskId]
     hosts: tuple[HostedTasks, ...] = ()
     uncovered: tuple[str, ...] | None = ()
+    without_endpoints: bool = False
 
 
 @final
@@ -171,7 +173,8 @@ class Member(Actor[m.MemberMessage]):
         """Return the membership and the tasks; callable from any thread."""
         group, view = self._membership.group, self._group
         found = self._tasks, frozenset(self._pending), view.hosts, view.uncovered
-        return MemberStatus(group.member_id, group.generation, *found)
+        without_endpoints = view.without_endpoints and not self._departing.between
+        return MemberStatus(group.member_id, group.generation, *found, without_endpoints)
 
     async def signal(self, signal: Signal) -> None:
         """Follow the group from the start; leave it at the end."""

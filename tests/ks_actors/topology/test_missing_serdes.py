@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,11 +13,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ks_actors import App, StreamJoined, StreamsBuilder, StreamsConfig, Suppressed, TimeWindows, TopologyError, UnlimitedWindows, Windowed, serdes
+from ks_actors import (
+    App,
+    StreamJoined,
+    StreamsBuilder,
+    StreamsConfig,
+    Suppressed,
+    TimeWindows,
+    TopologyError,
+    UnlimitedWindows,
+    Windowed,
+    dsl,
+    serdes,
+)
 from ks_actors.batch import backfill
 from ks_actors.dsl import BufferConfig, Consumed, Grouped, Joined, JoinWindows, Materialized, Produced, Repartitioned, SessionWindows, SlidingWindows
+from ks_actors.dsl.graph import _graph
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.processors import Processor
+from ks_actors.processors import FixedKeyProcessor, Processor
 from ks_actors.records import Window
 from ks_actors.task import DefaultSerdes
 from ks_actors.testing import TopologyTestDriver
@@ -31,6 +46,12 @@ SESSIONS = SessionWindows.of_inactivity_gap_with_no_grace(5)
 
 
 class Nothing(Processor[Any, Any, Any, Any]):
+    """Do nothing."""
+
+    def process(self, record: Any) -> None: ...
+
+
+class Fixed(FixedKeyProcessor[Any, Any, Any]):
     """Do nothing."""
 
     def process(self, record: Any) -> None: ...
@@ -188,6 +209,62 @@ PLACES: dict[str, tuple[Callable[[], Topology], tuple[str, ...]]] = {
     **{f"DSL, {name}": (partial(built, make), words) for name, (make, words) in DSL.items()},
     **{f"by hand, {name}": (partial(by_hand, add), words) for name, (add, words) in HAND.items()},
 }
+
+
+MAKERS: dict[str, tuple[Callable[[StreamsBuilder], Any], tuple[str, ...]]] = {
+    "map_values": (
+        lambda b: stream(b).map_values(lambda v: v).filter(lambda *_: True).merge(stream(b)).peek(lambda *_: None).to("out"),
+        ("value of sink KSTREAM-SINK-0000000006, which writes to out, at LINE, made by map_values at LINE: write Produced(value=Order)",),
+    ),
+    "select_key and process_values": (
+        lambda b: stream(b).select_key(first).process_values(Fixed).to("out"),
+        ("which writes to out, at LINE, made by select_key at LINE and process_values at LINE: write Produced(str, Order)",),
+    ),
+    "map": (
+        lambda b: unknown(b).group_by_key(Grouped(name="g")).count(Materialized("counts")).to_stream().to("out"),
+        (
+            "sink g-repartition-sink, which writes to g-repartition, at LINE, made by map at LINE: write Grouped(",
+            "source g-repartition-source, which reads g-repartition, at LINE, made by map at LINE: write Grouped(",
+            "uses, at LINE, made by map at LINE: write Materialized(",
+            "which writes to out, at LINE, made by map at LINE: write Produced(",
+        ),
+    ),
+    "the last of several": (
+        lambda b: stream(b).map_values(lambda v: v).flat_map_values(lambda v: [v]).to("out"),
+        ("made by flat_map_values at LINE: write",),
+    ),
+    "a table's map_values": (
+        lambda b: rows(b).map_values(lambda v: v).filter(lambda *_: True).to_stream().to("out"),
+        ("made by map_values at LINE: write",),
+    ),
+    "a table's group_by": (
+        lambda b: rows(b).group_by(lambda k, v: (v, k), Grouped(name="g")).count(Materialized("counts")),
+        ("which writes to g-repartition, at LINE, made by group_by at LINE: write", "uses, at LINE, made by group_by at LINE: write"),
+    ),
+    "a join": (lambda b: stream(b).join(rows(b), first).to("out"), ("which writes to out, at LINE, made by join at LINE: write",)),
+    "no function": (lambda b: b.stream("in").filter(lambda *_: True).to("out"), ("which writes to out, at LINE: write Produced(str, Order)",)),
+    "the store's own function": (
+        lambda b: stream(b).group_by_key().aggregate(list, lambda k, v, a: a, "all"),
+        ("value of store all, which KSTREAM-AGGREGATE-0000000001 uses, at LINE: write",),
+    ),
+}
+
+
+@pytest.mark.parametrize("of", MAKERS)
+def test_the_operation_is_named_whose_function_makes_what_has_no_serde(of: str) -> None:
+    """A type is lost where a function does not tell it: the error names that operation of the user's, with its line, not only the sink behind it."""
+    make, words = MAKERS[of]
+    with pytest.raises(TopologyError) as missing:
+        built(make, config_of())
+    told = re.sub(r"test_missing_serdes\.py:\d+", "LINE", str(missing.value))
+    for word in words:
+        assert word in told
+
+
+def test_the_operations_that_make_nothing_are_methods() -> None:
+    """One that was renamed would be named as if it made the values."""
+    methods = {each.__qualname__ for of in (dsl.Stream, dsl.Table, dsl.BranchedStream) for _, each in inspect.getmembers(of, inspect.isfunction)}
+    assert methods >= {*_graph._KEEP_VALUES, _graph._GROUP_TABLE}
 
 
 def config_of(**defaults: Any) -> StreamsConfig:

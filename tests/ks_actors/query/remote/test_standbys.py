@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ks_actors import NotRunning, QueryFailed, StreamsConfig
+from ks_actors import ConfigError, NotRunning, QueryFailed, StreamsConfig
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.query import Client, FailureReason
 from ks_actors.query.remote._caller import Unreachable
@@ -54,6 +54,26 @@ def test_a_standby_answers_stale_queries_at_once(monkeypatch: pytest.MonkeyPatch
     assert stale_run(monkeypatch, standbys=1) == [3, True, absent, False, 3]
 
 
+def test_without_addresses_a_partition_that_is_about_to_come_is_waited_for() -> None:
+    """Only the map of a group at rest is final: while one rebalances, or a task waits for its owner, that task may come here."""
+
+    keys = [f"k{number}" for number in range(12)]
+
+    async def join(first: AppHarness) -> tuple[list[bool], list[bool]]:
+        for key in keys:
+            await first.produce("words", key, "word")
+        await first.caught_up()
+        async with first.another() as second:
+            reader = second.app.store("counts", everywhere=True)
+            found = await asyncio.gather(*map(reader.get, keys), return_exceptions=True)
+            assert {one if isinstance(one, int) else type(one) for one in found} == {1, ConfigError}
+            await asyncio.sleep(5)
+            return [one == 1 for one in found], [second.app.owner("counts", key).here for key in keys]
+
+    found, here = run_app(join, counting(), **(OPTIONS | {"application_server": None}))
+    assert found == here
+
+
 async def test_of_several_ways_the_first_answer_counts() -> None:
     """The next way begins when one fails, or after 50 ms; others are cancelled. If all fail, it is the first one's error."""
     log: list[str] = []
@@ -91,6 +111,10 @@ async def test_a_client_finds_instances_by_their_group(tmp_path: Path) -> None:
             await apps[1].close()
             assert len(await client.store("counts", STRING, LONG).all()) == 40
             assert len(client.endpoints()) == 1
+            reader = client.store("counts", STRING, LONG)
+        assert client.endpoints() == ()
+        with pytest.raises(NotRunning, match="inside `async with Client"):
+            await reader.get("k1")
         async with EmbeddedLog() as other:
             with pytest.raises(QueryFailed, match="no instance answers: no address is known"):
                 await Client.of_group(config, log=other, timeout_ms=10).__aenter__()
@@ -103,7 +127,8 @@ async def test_an_app_that_has_ended_answers_nothing(tmp_path: Path) -> None:
         await app.close()
         with pytest.raises(NotRunning):
             await reader.get("k1")
-        with pytest.raises(NotRunning):
-            app.owner("counts", "k1")
+        for of_the_map in (lambda: app.owner("counts", "k1"), app.endpoints):
+            with pytest.raises(NotRunning):
+                of_the_map()
         with pytest.raises(QueryFailed, match="no instance answers"):
             await Client([address], token=TOKEN, timeout_ms=10).__aenter__()
