@@ -72,6 +72,8 @@ class Steps(NamedTuple):
     """Until all its tasks run."""
     results: float
     """Until each of its partitions has results."""
+    cpu: float
+    """The CPU time of the new process until its tasks run."""
 
 
 class Kills(NamedTuple):
@@ -118,7 +120,7 @@ def gaps_around(times: Mapping[int, Sequence[float]], own: Collection[int], kill
 
 
 class Member:
-    """A member process by its words: its tasks, and the times (s) of its start and of its first word in each state.
+    """A member process by its words: its tasks, the time (s) of its start, and its first word in each state.
 
     `place` is the number of the member that it is, and stays when it is started again.
     """
@@ -129,12 +131,12 @@ class Member:
         self.began: float = process.begun_at(pid)
         self.state: str = ""
         self.tasks: frozenset[str] = frozenset()
-        self.entered: dict[str, float] = {}
+        self.entered: dict[str, Said] = {}
 
     def hear(self, said: Said) -> None:
         """Take a word."""
         self.state, self.tasks = said.state, frozenset(said.tasks)
-        self.entered.setdefault(said.state, said.moment)
+        self.entered.setdefault(said.state, said)
 
 
 class Members:
@@ -349,12 +351,13 @@ async def _kill(member: Member, members: Members, results: Results, hear: Callab
     killed = members.kill(member)
     await hear(members.all_run)
     successor = members.living[member.place]
-    entered = [successor.entered[state] for state in ("CREATED", "REBALANCING", "RUNNING")]
-    await hear(lambda: all(results.times[number][-1] > entered[-1] for number in own))
+    made, asking, running = (successor.entered[state] for state in ("CREATED", "REBALANCING", "RUNNING"))
+    await hear(lambda: all(results.times[number][-1] > running.moment for number in own))
     await hear(_over(killed + WINDOW_S))
-    back = max(results.times[number][bisect_right(results.times[number], entered[-1])] for number in own)
-    way = (killed, successor.began, *entered, back)
-    return gaps_around(results.times, own, killed, time.monotonic()), Steps(*(1000 * (later - earlier) for earlier, later in pairwise(way)))
+    back = max(results.times[number][bisect_right(results.times[number], running.moment)] for number in own)
+    way = (killed, successor.began, made.moment, asking.moment, running.moment, back)
+    steps = [later - earlier for earlier, later in pairwise(way)]
+    return gaps_around(results.times, own, killed, time.monotonic()), Steps(*(1000 * each for each in (*steps, running.cpu)))
 
 
 def tables(found: Mapping[str, Kills], title: str) -> list[Table]:
