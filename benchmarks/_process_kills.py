@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from ks_actors.log import Log
 
+    # The key, the timestamp (ms) and the count of a result.
     Row = tuple[bytes | None, int, bytes | None]
 
 EXACT = "exactly_once_v2"

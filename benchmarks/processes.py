@@ -118,13 +118,17 @@ def _kill(options: argparse.Namespace) -> None:
     """Measure kills of members."""
 
     async def measure(bootstrap: str) -> dict[str, kills.Kills]:
-        async with open_log(f"kafka://{bootstrap}") as log:
+        log = open_log(f"kafka://{bootstrap}")
+        await log.start()
+        try:
             return {
                 guarantee: await kills.measure_kills(
                     log, guarantee, bootstrap, kills=options.kill, count=options.processes[0], rate=options.rate, keys=options.keys
                 )
                 for guarantee in options.guarantees
             }
+        finally:
+            await log.close()
 
     with have_broker(options) as (bootstrap, _), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         found = runner.run(measure(bootstrap))

@@ -39,8 +39,8 @@ def test_gaps_of_a_kill_are_those_of_the_slowest_partitions_less_the_typical_one
 
 def test_a_record_is_lost_or_doubled_by_its_key_and_timestamp() -> None:
     """A count that is too high is an error only where each record is counted once."""
-    fed = Counter({(b"a", 1, b"1"): 1, (b"a", 2, b"2"): 1, (b"b", 1, b"1"): 1})
+    fed = Counter[tuple[bytes | None, int, bytes | None]]({(b"a", 1, b"1"): 1, (b"a", 2, b"2"): 1, (b"b", 1, b"1"): 1})
     assert lost_and_doubled(fed, Counter(fed), exact=True) == (0, 0)
-    counted_twice = Counter({(b"a", 1, b"1"): 1, (b"a", 1, b"2"): 1, (b"a", 2, b"3"): 1})
+    counted_twice = Counter[tuple[bytes | None, int, bytes | None]]({(b"a", 1, b"1"): 1, (b"a", 1, b"2"): 1, (b"a", 2, b"3"): 1})
     assert lost_and_doubled(fed, counted_twice, exact=False) == (1, 1)
     assert lost_and_doubled(fed, counted_twice, exact=True) == (2, 2)
