@@ -158,6 +158,8 @@ def _parse() -> argparse.Namespace:
     options = parser.parse_args()
     if options.kill and (options.apps or options.records or len(options.processes or [1]) > 1):
         parser.error("--kill runs a count in one number of processes, at a --rate: leave out --apps and --records")
+    if options.kill and not 2 <= (options.processes or [kills.MEMBERS])[0] <= kills.PARTITIONS:  # noqa: PLR2004 - one is killed, others go on
+        parser.error(f"--kill needs 2 to {kills.PARTITIONS} --processes, each with a task")
     if options.rate and not options.kill:
         parser.error("--rate is about --kill: give that, too")
     by_default = {"guarantees": ["at_least_once"], "processes": [1, 2, 4], "keys": KEYS, "apps": ["count", "join"], "records": RECORDS}
