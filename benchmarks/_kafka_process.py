@@ -123,11 +123,23 @@ def run(command: Sequence[str], broker: int, timeout_s: float) -> Run:
 
 def cpu_of(pid: int) -> float:
     """Return the CPU time (s) of a process; 0 when it has ended."""
+    fields = _stat(pid)
+    return (int(fields[11]) + int(fields[12])) / _TICK if fields else 0.0
+
+
+def begun_at(pid: int) -> float:
+    """Return the time (s, as of `time.monotonic`) at which a process began, to 10 ms; 0 when it has ended."""
+    fields = _stat(pid)
+    asleep = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
+    return int(fields[19]) / _TICK - asleep if fields else 0.0
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of a process behind its name; none when it has ended."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / _TICK
+        return []
 
 
 def _busy_cpu() -> float:

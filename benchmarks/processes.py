@@ -6,6 +6,12 @@ cores are full: min(n, cores · c / (c + b)), where c and b are the CPU time per
 members and of the broker. The output of each run is checked record for record: counts against the
 input, joins against the run of one process. Rates and CPU are those of the second half of the
 input. On a shared machine look at the CPU per record and the ratios. Needs Linux and Java 17.
+
+With `--kill`, a count in three processes runs under an even load, and members are killed by
+SIGKILL. It measures how long the partitions of the killed member, and those of the others, are
+without new results. A gap is without the typical gap between results, which is the commit interval
+under exactly once. Exits with 1 if a record is lost, or doubled under exactly once, or if another
+member has had a task of the killed one.
 """
 
 from __future__ import annotations
@@ -14,10 +20,8 @@ import argparse
 import asyncio
 import json
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -26,11 +30,15 @@ from typing import TYPE_CHECKING, NamedTuple
 # A script's directory comes first on the path, and has an `actors` of its own.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import msgspec
+import uvloop
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import _kafka_process as process
+from benchmarks import _process_kills as kills
 from benchmarks._kafka_inputs import INPUTS, PARTITIONS, Workload, beginning, load
+from benchmarks._member_app import Said, program
 from benchmarks.kafka import WIDTH, have_broker
 from ks_actors.log import IsolationLevel, NewTopic, TopicPartition, open_log
 
@@ -39,7 +47,6 @@ if TYPE_CHECKING:
 
     Rows = Counter[tuple[bytes | None, bytes | None]]
 
-MEMBER = Path(__file__).with_name("_member_app.py")
 RECORDS, KEYS = 1_000_000, 100_000
 TIMEOUT_S = 300
 _CORES = os.cpu_count() or 1
@@ -68,10 +75,10 @@ class Progress:
 
     def hear(self, line: bytes, broker: int) -> None:
         """Take a line of a member, at the CPU time of the broker."""
-        pid, moment, taken, cpu = line.split()
-        self._last[int(pid)] = int(taken), float(cpu)
+        said = msgspec.json.decode(line, type=Said)
+        self._last[said.pid] = said.taken, said.cpu
         used = sum(cpu for _, cpu in self._last.values())
-        self.samples.append((float(moment), self.taken, used, process.cpu_of(broker)))
+        self.samples.append((said.moment, self.taken, used, process.cpu_of(broker)))
 
     def run(self) -> Run:
         """Return the figures of the second half; those of all, with the start, if it was over between two looks."""
@@ -87,6 +94,9 @@ class Progress:
 def main() -> None:
     """Run the benchmark with the options of the command line."""
     options = _parse()
+    if options.kill:
+        _kill(options)
+        return
     with have_broker(options) as (bootstrap, pid):
         found = asyncio.run(_measure(options, bootstrap, pid))
     table = Table(title=f"{options.records:,} records, {PARTITIONS} partitions, {_CORES} cores")
@@ -104,16 +114,60 @@ def main() -> None:
     print(json.dumps(summary), flush=True)
 
 
+def _kill(options: argparse.Namespace) -> None:
+    """Measure kills of members."""
+
+    async def measure(bootstrap: str) -> dict[str, kills.Kills]:
+        log = open_log(f"kafka://{bootstrap}")
+        await log.start()
+        try:
+            return {
+                guarantee: await kills.measure_kills(
+                    log, guarantee, bootstrap, kills=options.kill, count=options.processes[0], rate=options.rate, keys=options.keys
+                )
+                for guarantee in options.guarantees
+            }
+        finally:
+            await log.close()
+
+    with have_broker(options) as (bootstrap, _), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        found = runner.run(measure(bootstrap))
+    title = f"kills of one of {options.processes[0]} members, {options.rate:,} records/s, {_CORES} cores; gaps in ms, median (min-max)"
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    for table in kills.tables(found, title):
+        console.print(table)
+    print(json.dumps(kills.summary(found)), flush=True)
+    if any(each.wrong(guarantee) for guarantee, each in found.items()):
+        sys.exit(1)
+
+
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--apps", nargs="+", choices=["count", "join"], default=["count", "join"], help="these only")
-    parser.add_argument("--guarantees", nargs="+", choices=["at_least_once", "exactly_once_v2"], default=["at_least_once"], help="these only")
-    parser.add_argument("--processes", nargs="+", type=int, default=[1, 2, 4], help="in so many processes; ratios are to the first")
-    parser.add_argument("--records", type=int, default=RECORDS, help=f"how many records go in (default {RECORDS:,})")
-    parser.add_argument("--keys", type=int, default=KEYS, help=f"over how many keys (default {KEYS:,})")
+    parser.add_argument("--apps", nargs="+", choices=["count", "join"], help="these only")
+    parser.add_argument("--guarantees", nargs="+", choices=["at_least_once", "exactly_once_v2"], help="these only (default at_least_once)")
+    parser.add_argument("--processes", nargs="+", type=int, help="in so many processes (default 1 2 4); ratios are to the first")
+    parser.add_argument("--records", type=int, help=f"how many records go in (default {RECORDS:,})")
+    parser.add_argument("--keys", type=int, help=f"over how many keys (default {KEYS:,})")
     parser.add_argument("--bootstrap", help="a Kafka that is there, instead of one of its own")
     parser.add_argument("--broker-pid", type=int, default=0, help="its process, for its CPU time")
-    return parser.parse_args()
+    parser.add_argument(
+        "--kill", type=int, nargs="?", const=kills.KILLS, metavar="KILLS",
+        help=f"kill members so many times (default {kills.KILLS}) instead; by default of {kills.MEMBERS} processes, for both guarantees",
+    )  # fmt: skip
+    parser.add_argument("--rate", type=int, help=f"with --kill: records/s (default {kills.RATE:,})")
+    options = parser.parse_args()
+    if options.kill and (options.apps or options.records or len(options.processes or [1]) > 1):
+        parser.error("--kill runs a count in one number of processes, at a --rate: leave out --apps and --records")
+    if options.kill and not 2 <= (options.processes or [kills.MEMBERS])[0] <= kills.PARTITIONS:  # noqa: PLR2004 - one is killed, others go on
+        parser.error(f"--kill needs 2 to {kills.PARTITIONS} --processes, each with a task")
+    if options.rate and not options.kill:
+        parser.error("--rate is about --kill: give that, too")
+    by_default = {"guarantees": ["at_least_once"], "processes": [1, 2, 4], "keys": KEYS, "apps": ["count", "join"], "records": RECORDS}
+    if options.kill:
+        by_default |= {"guarantees": ["at_least_once", kills.EXACT], "processes": [kills.MEMBERS], "keys": kills.KEYS, "rate": kills.RATE}
+    for name, value in by_default.items():
+        setattr(options, name, getattr(options, name) or value)
+    return options
 
 
 async def _measure(options: argparse.Namespace, bootstrap: str, broker: int) -> dict[tuple[str, str, int], Run]:
@@ -152,15 +206,9 @@ async def _run(log: Log, app: str, guarantee: str, count: int, workload: Workloa
     name = f"processes-{app}-{count}-{time.time_ns()}"
     await log.create_topics([NewTopic(name, PARTITIONS)])
     total = sum((await _ends(log, inputs)).values())
-    directory = tempfile.mkdtemp(prefix="ks-bench-processes-")
-    settings = {"application.id": f"{name}-app", "bootstrap.servers": bootstrap, "state.dir": directory, "processing.guarantee": guarantee}
-    words = [str(count), app, ",".join(inputs), name, *(f"{key}={value}" for key, value in settings.items())]
-    running = await asyncio.create_subprocess_exec(
-        sys.executable, str(MEMBER), *words, stdout=asyncio.subprocess.PIPE, env=process.environment()
-    )  # fmt: skip
-    lines = running.stdout or asyncio.StreamReader()
     progress = Progress()
-    try:
+    async with program(count, app, inputs, name, {"bootstrap.servers": bootstrap, "processing.guarantee": guarantee}) as running:
+        lines = running.stdout or asyncio.StreamReader()
         async with asyncio.timeout(TIMEOUT_S):
             while progress.taken < total:
                 line = await lines.readline()
@@ -171,11 +219,6 @@ async def _run(log: Log, app: str, guarantee: str, count: int, workload: Workloa
         await running.communicate()
         if running.returncode:
             raise SystemExit(f"{app} in {count} processes: exit code {running.returncode}")
-    finally:
-        if running.returncode is None:
-            running.kill()
-            await running.wait()
-        shutil.rmtree(directory, ignore_errors=True)
     return progress.run(), await _rows(log, name)
 
 
