@@ -29,11 +29,13 @@ class Lease:
     when the membership is over.
     """
 
-    __slots__ = ("_clock", "_until", "lost")
+    __slots__ = ("_clock", "_until", "heard", "lost")
 
     def __init__(self, clock: Callable[[], float] = elapsed_time) -> None:
         self._clock: Callable[[], float] = clock
         self._until: float = _NEVER
+        self.heard: float = _NEVER
+        """When the last answered heartbeat was sent, by the lease's clock."""
         self.lost: Callable[[], None] = _nothing
 
     def holds(self) -> bool:

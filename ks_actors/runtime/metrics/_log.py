@@ -28,7 +28,7 @@ def log_source(metrics: Metrics, watched: Watched) -> MetricSource:
         if (started := watched.started()) is not None:
             instance, parts = started
             yield {"thread-id": f"{client_id}-Poller"}, _polls(parts.poller)
-            yield client, _group(parts.member, instance.lease, watched.config.session_timeout_ms)
+            yield client, _group(parts.member, instance.lease)
         loop, reads = metrics.loop_lag.spread(), metrics.read_times.spread()
         yield client, [(f.LAG, loop), (f.READ_TIME, reads)]
         yield from _requests(metrics, watched)
@@ -46,17 +46,16 @@ def _polls(poller: Poller) -> list[tuple[Instrument, Any]]:
     ]
 
 
-def _group(member: Member, lease: Lease, session_ms: int) -> list[tuple[Instrument, Any]]:
+def _group(member: Member, lease: Lease) -> list[tuple[Instrument, Any]]:
     figures, status, now = member.figures, member.status(), member.ctx.time()
     assigned_at = figures.assigned_at
-    # A log in the process has no heartbeats, and its lease has no end.
-    heard = lease.until - session_ms / 1000
     return [
         (f.ASSIGNED, sum(len(partitions) for partitions in status.tasks.values())),
         (f.REBALANCES, figures.rebalances.count),
         (f.LAST_REBALANCE, nan if assigned_at is None else now - assigned_at),
         (f.REBALANCE_LATENCY, figures.rebalances.spread()),
-        (f.LAST_HEARTBEAT, lease.time() - heard if abs(heard) < inf else nan),
+        # A log in the process has no heartbeats.
+        (f.LAST_HEARTBEAT, lease.time() - lease.heard if lease.heard > -inf else nan),
         (f.GENERATION, status.generation),
         (f.LOST, figures.lost),
         (f.ASSIGNOR_FAILURES, figures.assignor_failures),

@@ -89,7 +89,7 @@ class KafkaClient:
             options, client_id, self.outages, self._cluster, self._look_for_unlisted
         )
         self._topics: KnownTopics = KnownTopics(
-            options.metadata_max_age_ms / 1000, options.missing_topic_wait_ms / 1000
+            options.metadata_max_age_ms / 1000, options.missing_topic_wait_s
         )
         # The order of brokers for lookups of leaders, and for listings of all topics.
         self._lookups = Rounds()
@@ -469,13 +469,13 @@ class KafkaClient:
         except Unavailable as error:
             _log.debug("could not look up leaders: %s", error)
 
-    def why_no_leader(self, partition: TopicPartition, *, patient: bool = False) -> LogError:
+    def why_no_leader(self, partition: TopicPartition, *, since: float | None = None) -> LogError:
         """Return the error for a partition without a leader at the last lookup.
 
-        Unavailable means that this may change; for the `patient`, an absence may, too, until the
-        brokers have told it for `missing_topic_wait_ms`.
+        Unavailable means that this may change. To a caller that waits `since` a loop time, an
+        absence may change, too, until brokers have told it for `missing_topic_wait_s` of the wait.
         """
-        return self._topics.why_no_leader(partition, patient=patient)
+        return self._topics.why_no_leader(partition, since=since)
 
     async def metadata(
         self,
@@ -579,7 +579,11 @@ class KafkaClient:
         self, topics: list[str] | None, rounds: Rounds | None = None
     ) -> tuple[int, Mapping[str, TopicMetadata]]:
         """Ask once, cache the result, and return the broker, and the topics that exist."""
-        node, response = await self._ask_next(rounds or Rounds(), MetadataRequest(topics), MAIN)
+        try:
+            node, response = await self._ask_next(rounds or Rounds(), MetadataRequest(topics), MAIN)
+        except Unavailable:
+            self._topics.fall_silent()
+            raise
         if not response.brokers:
             raise Unavailable("the cluster has no brokers at this time")
         if not self._cluster.list(

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 _NONE: Final[Mapping[int, int]] = MappingProxyType({})
 # A topic with such a name does not exist.
 _MISSING: Final = frozenset({UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION})
-# Two answers that are further apart do not tell of the time between them.
-_SILENCE_S: Final = 1.0
 
 
 class TopicMetadata(NamedTuple):
@@ -102,8 +100,8 @@ class KnownTopics:
         self._refused: dict[str, int] = {}
         # Topics that a broker has reported to exist or to be missing.
         self._answered: set[str] = set()
-        # The number of a topic's partitions by the last answers that agree, without a long silence
-        # between two of them, and the time of the first and of the last of these answers.
+        # The number of a tracked topic's partitions by the last answers that agree, and the time of
+        # the first and of the last of them.
         self._lacking: dict[str, tuple[int, float, float]] = {}
 
     def begin_like(self, other: KnownTopics) -> None:
@@ -128,7 +126,10 @@ class KnownTopics:
                 moved |= name in self.tracked and before != existing[name].leaders
             elif code not in _MISSING:
                 self._refused[name] = code
-            self._note_count(name, existing)
+            if name in self._refused:
+                self._lacking.pop(name, None)
+            elif name in self.tracked:
+                self._note_count(name, existing)
         if moved:
             for tell in tuple(self.watchers):
                 tell()
@@ -137,10 +138,14 @@ class KnownTopics:
     def _note_count(self, name: str, existing: Mapping[str, TopicMetadata]) -> None:
         now = asyncio.get_running_loop().time()
         count = len(existing[name].leaders) if name in existing else 0
-        known, first, last = self._lacking.get(name, (count, now, now))
-        if known != count or now - last > max(self._missing_s, _SILENCE_S):
+        known, first, _ = self._lacking.get(name, (count, now, now))
+        if known != count:
             first = now
         self._lacking[name] = (count, first, now)
+
+    def fall_silent(self) -> None:
+        """Note that no broker has answered: the next answers tell nothing of the time before."""
+        self._lacking.clear()
 
     def _newest(self, known: TopicMetadata | None, told: TopicMetadata) -> TopicMetadata:
         now = asyncio.get_running_loop().time()
@@ -161,11 +166,11 @@ class KnownTopics:
         self.tracked.add(partition.topic)
         return node
 
-    def why_no_leader(self, partition: TopicPartition, *, patient: bool = False) -> LogError:
+    def why_no_leader(self, partition: TopicPartition, *, since: float | None = None) -> LogError:
         """Return the error for a partition without a leader at the last lookup.
 
-        Unavailable means that this may change; for the `patient`, an absence may, too, until it was
-        told again and again for `missing_s` seconds. Silence of the brokers tells nothing.
+        Unavailable means that this may change. To a caller that waits `since` a loop time, an
+        absence may change, too, until answers have told it for `missing_s` seconds of the wait.
         """
         code = self._refused.get(partition.topic)
         if code is not None:
@@ -176,7 +181,7 @@ class KnownTopics:
         topic = self.found.get(partition.topic)
         if topic is None or partition.partition not in topic.leaders:
             _, first, last = self._lacking.get(partition.topic, (0, 0.0, 0.0))
-            if patient and last - first < self._missing_s:
+            if since is not None and last - max(first, since) < self._missing_s:
                 return Unavailable(f"the brokers did not know {partition} when they answered last")
             return UnknownTopicOrPartition(
                 f"{partition} does not exist; create it, or wait until it has been created"

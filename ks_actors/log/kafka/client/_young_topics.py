@@ -76,7 +76,11 @@ class YoungTopics:
             return [name for name, count in wanted.items() if known.get(name, 0) < count]
 
         async def attempt() -> None:
-            _, topics = await self._client.ask_metadata(lacking(), turns.rounds)
+            try:
+                _, topics = await self._client.ask_metadata(lacking(), turns.rounds)
+            except Unavailable:
+                turns.fall_silent()
+                raise
             found.update(topics)
             self._topics.raise_refused(wanted)
             left = lacking()
@@ -138,6 +142,10 @@ class Turns:
     def is_over(self) -> bool:
         """Whether the answers so far are enough."""
         return self._until is not None and asyncio.get_running_loop().time() >= self._until
+
+    def fall_silent(self) -> None:
+        """Note that no broker has answered: the time begins again with the next answer."""
+        self._until = None
 
     def go_on(self, brokers: Collection[int]) -> bool:
         """After an answer that lacks a topic, return whether to ask another of `brokers`."""

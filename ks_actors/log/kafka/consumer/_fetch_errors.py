@@ -155,6 +155,7 @@ class FetchErrors:
         except Unavailable as error:
             # Only partitions without a leader wait; the others are fetched from their leaders.
             for source in self._leaderless():
+                source.unknown_since = None
                 self._hold(source, away=error.away)
             _log.debug("%s: no broker knows the leader: %s", self._client_id, error)
         except Exception as error:  # noqa: BLE001 - the waiting reader has to hear of any error

@@ -93,9 +93,11 @@ class GroupMember:
             # timeout: the member must learn of a rebalance early enough to take part.
             min(HEARTBEAT_MS, new.session_timeout_ms / 3, new.rebalance_timeout_ms / 4) / 1000
         )
-        # The time, by the lease's clock, of the last request that found no rebalance. The group may
-        # remove a member that does not join for the rebalance timeout after it.
+        # A time, by the lease's clock, at which the group waited for nothing from this member. It
+        # may remove the member when it has waited for the rebalance timeout, whatever the
+        # heartbeats: for a member to join, and then for its SyncGroup.
         self._calm_at: float = float("-inf")
+        self._synced = False
         self._check_ms: float = min(_CHECK_MS, new.rebalance_timeout_ms / 20)
         self._group: GroupMetadata = GroupMetadata(group_id, -1, "")
         self._counter = 0
@@ -309,7 +311,12 @@ class GroupMember:
         if self._group.generation >= 0:
             # The group waits for its slowest member, which may take longer than this session.
             self._begin(self._beat_meanwhile(self._group))
-        response = await self._send_join()
+        self._synced, sent = False, self._lease.time()
+        response = await self._while_member(self._send_join())
+        # From here on the heartbeats are those of the new generation.
+        await self._stop_helpers()
+        # This generation is younger than each heartbeat of the last one that was answered.
+        self._calm_at = max(self._calm_at, sent, self._lease.heard)
         if not response.leader_id:
             # The coordinator then assigns partitions by itself, without regard to tasks.
             raise LogError(
@@ -347,7 +354,7 @@ class GroupMember:
             )
         )
         check_member_error(response.error_code, self._group.group_id, "get an assignment of")
-        self._calm_at = max(self._calm_at, sent)
+        self._synced, self._calm_at = True, max(self._calm_at, sent)
         if leads and not assignments:
             # The assignor has failed; the owner gets its error.
             return None
@@ -492,8 +499,7 @@ class GroupMember:
                 _WATCH_SECONDS if len(counts) == len(topics) else _WATCH_MISSING_SECONDS
             )
             with suppress(LogTimeout):
-                now = await self._partition_counts(topics)
-                if now != counts:
+                if await self._partition_counts(topics) != counts:
                     now = await self._partition_counts(topics, patient=True)
         self._rebalance = True
         self._changed.set()
@@ -540,17 +546,18 @@ class GroupMember:
 
         The member keeps its partitions and its lease until then.
         """
-        with suppress(MemberRemoved):
+        try:
             while True:
-                await self._beat_once(group, joins=True)
+                await self._beat_once(group)
                 await asyncio.sleep(self._beat_seconds)
+        except MemberRemoved as removal:
+            # There is a new generation, maybe without this member.
+            self._lease.end()
+            if removal.forget:
+                raise
 
-    async def _beat_once(self, group: GroupMetadata, *, joins: bool = False) -> int:
-        """Return the group's error code. Raises MemberRemoved if it ends the membership.
-
-        A group that rebalances waits for a member that `joins`, and removes one that has not joined
-        within the rebalance timeout, whatever its heartbeats.
-        """
+    async def _beat_once(self, group: GroupMetadata) -> int:
+        """Return the group's error code. Raises MemberRemoved if it ends the membership."""
         sent = self._lease.time()
         request = heartbeat(group, self._instance_id)
         try:
@@ -565,12 +572,12 @@ class GroupMember:
         if response.error_code != REBALANCE_IN_PROGRESS:
             check_member_error(response.error_code, self._group.group_id, "be a member of")
         # Count from the time of the request: the coordinator's timer may have started that early.
-        until = sent + self._session_ms / 1000
-        if response.error_code == NONE:
-            self._calm_at = sent
-        if not joins:
-            until = min(until, self._calm_at + self._rebalance_ms / 1000)
-        self._lease.extend(until)
+        self._lease.heard = max(self._lease.heard, sent)
+        if response.error_code == NONE and self._synced:
+            self._calm_at = max(self._calm_at, sent)
+        self._lease.extend(
+            min(sent + self._session_ms / 1000, self._calm_at + self._rebalance_ms / 1000)
+        )
         return int(response.error_code)
 
     async def _check_owner(self) -> None:

@@ -208,25 +208,29 @@ async def missing(
 ) -> dict[TopicPartition, Exception]:
     """Return the errors of missing partitions, after a short wait for new topics.
 
-    A partition is missing when brokers have told so for `missing_topic_wait_ms`. If they fall
-    silent before that, it is left to the sender, which waits for them.
+    A partition is missing when brokers have told so for `missing_topic_wait_s`. If they fall silent
+    before that, it is left to the sender, which waits for them.
     """
-    wait = client.options.missing_topic_wait_ms / 1000
-    end = asyncio.get_running_loop().time() + 2 * wait
+    clock = asyncio.get_running_loop().time
+    wait, began = client.options.missing_topic_wait_s, clock()
     unknown = [partition for partition in partitions if client.leader(partition) is None]
     while unknown:
-        await client.look_for({partition.topic for partition in unknown})
+        try:
+            await client.refresh({partition.topic for partition in unknown})
+        except Unavailable:
+            break
         unknown = [
             partition
             for partition in unknown
             if client.leader(partition) is None
             and not isinstance(client.why_no_leader(partition), Unavailable)
         ]
-        errors = {each: client.why_no_leader(each, patient=True) for each in unknown}
-        errors = {
-            each: error for each, error in errors.items() if not isinstance(error, Unavailable)
+        errors: dict[TopicPartition, Exception] = {
+            partition: error
+            for partition in unknown
+            if not isinstance(error := client.why_no_leader(partition, since=began), Unavailable)
         }
-        if len(errors) == len(unknown) or asyncio.get_running_loop().time() >= end:
+        if len(errors) == len(unknown) or clock() - began >= client.options.api_timeout_ms / 1000:
             return errors
         await asyncio.sleep(wait / 10)
     return {}

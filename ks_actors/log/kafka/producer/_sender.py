@@ -489,13 +489,13 @@ class Sender:
 
     def _find_leader(self, queue: PartitionQueue, now: float) -> None:
         """Look up the leader of a queue, with a short wait for a missing partition."""
-        wait = self._client.options.missing_topic_wait_ms / 1000
+        wait = self._client.options.missing_topic_wait_s
         # Brokers know a new topic within moments: look again soon, but not in a tight loop.
         pause = max(LEAST_S, min(wait / 4, 0.1))
         if queue.missing_since is None:
             queue.missing_since = now
         elif now - queue.missing_since >= wait:
-            why = self._client.why_no_leader(queue.partition, patient=True)
+            why = self._client.why_no_leader(queue.partition, since=queue.missing_since)
             if not isinstance(why, Unavailable):
                 queue.missing_since = None
                 self._fail_all(queue, why)

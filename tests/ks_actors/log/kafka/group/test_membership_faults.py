@@ -19,7 +19,7 @@ from ks_actors.log.kafka.group._group_member import GroupMember
 from ks_actors.log.kafka.group._membership import KafkaMembership
 from tests.kafka.broker import Broker
 from tests.kafka.tampering import Tampering, error_code, setting
-from tests.ks_actors.log.helpers import assigned, by_turns, group_name, lost, new_topic, settle
+from tests.ks_actors.log.helpers import assigned, by_turns, group_name, lost, new_topic, revoked, settle
 from tests.waiting import PATIENCE_S, soon, until
 
 LOADING, NOT_COORDINATOR, ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCING, FORBIDDEN, FENCED = 14, 16, 22, 25, 27, 30, 82
@@ -95,6 +95,26 @@ async def test_heartbeats_extend_the_lease_until_the_member_is_out(log: KafkaLog
     await member.leave()
     assert not lease.holds()
     assert losses == [False]
+
+
+async def test_a_member_that_is_removed_while_it_joins_is_told_by_its_heartbeats(log: KafkaLog, tampering: Tampering) -> None:
+    """The answer to its join may never come; its lease ends, and it loses what it keeps until then."""
+    first, _ = await new_topic(log, 2)
+    lease, group = Lease(), group_name()
+    members = [await enter(log, group, first.topic, lease=lease), await enter(log, group, first.topic)]
+    await settle(*members)
+    third = asyncio.ensure_future(enter(log, group, first.topic))
+    joins, other = members
+    await revoked(joins)
+    joins.revoked()
+    # It waits for the other one, which does not give up its partition.
+    assert (await revoked(other)).partitions
+    assert lease.holds()
+    tampering.add("Heartbeat", error_code(UNKNOWN_MEMBER), error_code(UNKNOWN_MEMBER))
+    await lost(joins)
+    assert not lease.holds()
+    for member in (*members, await third):
+        await member.leave()
 
 
 async def test_the_lease_is_over_when_the_machine_has_slept_for_the_session_timeout(log: KafkaLog) -> None:

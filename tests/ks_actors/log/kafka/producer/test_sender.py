@@ -84,7 +84,7 @@ class Leaderless(Slow):
     def leader(self, partition: TopicPartition) -> int | None:
         return super().leader(SECOND if self.asked <= 1_000 else FIRST)
 
-    def why_no_leader(self, partition: TopicPartition, *, patient: bool = False) -> Unavailable:
+    def why_no_leader(self, partition: TopicPartition, *, since: float | None = None) -> Unavailable:
         return Unavailable(f"nobody leads {partition}")
 
     async def refresh(self, topics: Iterable[str] = ()) -> None:
