@@ -122,7 +122,9 @@ class App:
             (share,) = _cpu_shares({"it": self}, seconds).values()
             if load.wait(_END_S) != 0:
                 raise SystemExit(f"the load of {rate} records/s could not be sent: it ended with {load.returncode}")
-            seen = json.loads(line_of(watch))
+            if not (line := line_of(watch)):
+                raise SystemExit(f"no results in {self._output} could be measured; what the watch said is above")
+            seen = json.loads(line)
         return Seen(seen["p50"], seen["p99"], seen["p999"], seen["max"], share, records - seen["seen"])
 
 

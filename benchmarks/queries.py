@@ -107,7 +107,7 @@ def _parse() -> argparse.Namespace:
     options = parser.parse_args()
     if options.weights and (options.apart or options.rate or options.modes):
         parser.error("--weights is about healthy queries in one instance: leave out --apart, --rate and --modes")
-    # In one instance both queries commit together: none can while a topic has no leader.
+    # In one instance both queries commit together, and stop while a topic has no leader.
     leaderless = options.apart and options.bootstrap is None
     if not leaderless and LEADERLESS in (options.modes or ()):
         parser.error(f"the mode {LEADERLESS} needs --apart, and a Kafka of its own")
