@@ -1,6 +1,6 @@
-"""Send records at an even rate, each with its send time; for benchmarks/latency.py.
+"""Send records at an even rate, each with its send time; for benchmarks/latency.py and benchmarks/queries.py.
 
-Prints the time (s) of the first one.
+Values are JSON. Prints the time (s) of the first one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ks_actors import Batch
 from ks_actors.log import Outgoing, TopicPartition, open_log
 
 KEYS = 10_000
-PAD = b"x" * 80
+PAD = b"x" * 76
 BUSY_RATE = 5_000
 """The highest rate (records/s) with a send every 1 ms.
 
@@ -35,7 +35,7 @@ def main() -> None:
     """Send with the options of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--bootstrap", required=True)
-    parser.add_argument("--topic", required=True)
+    parser.add_argument("--topic", required=True, nargs="+", help="each record goes to all of them")
     parser.add_argument("--partitions", type=int, required=True)
     parser.add_argument("--rate", type=int, required=True, help="records/s")
     parser.add_argument("--records", type=int, required=True)
@@ -51,7 +51,7 @@ async def _run(options: argparse.Namespace) -> None:
     producer = await log.producer(client_id="load")
     source = random.Random(options.partitions)  # noqa: S311 - no secrets here
     tick = 0.001 if options.rate <= BUSY_RATE else 0.005
-    places = [TopicPartition(options.topic, number) for number in range(options.partitions)]
+    places = [[TopicPartition(topic, number) for topic in options.topic] for number in range(options.partitions)]
     sent, pending = 0, set[asyncio.Task[Any]]()
     began = time.time()
     print(began, flush=True)
@@ -64,8 +64,10 @@ async def _run(options: argparse.Namespace) -> None:
                 # A key is always in one partition.
                 columns.setdefault(number, []).append(b"k%d-%d" % (number, int(source.random() * KEYS / options.partitions)))
             now = time.time()
-            value, stamp = b"%.6f %s" % (now, PAD), int(now * 1000)
-            batches = [Outgoing(places[number], Batch(keys, [value] * len(keys), [stamp] * len(keys))) for number, keys in columns.items()]
+            value, stamp = b'[%.6f,"%s"]' % (now, PAD), int(now * 1000)
+            batches = [
+                Outgoing(place, Batch(keys, [value] * len(keys), [stamp] * len(keys))) for number, keys in columns.items() for place in places[number]
+            ]
             # Do not wait for the send: a slow broker must not reduce the load.
             task = asyncio.ensure_future(producer.send(batches))
             pending.add(task)

@@ -1,4 +1,4 @@
-"""Record the counts of one load and their times; for benchmarks/latency.py.
+"""Record the counts of one load and their times; for benchmarks/latency.py and benchmarks/queries.py.
 
 Prints "ready" when it reads from the end of the topic. A line of stdin gives the time (s) from
 which records count. Ends when it has seen all records, or none for long, and prints one JSON

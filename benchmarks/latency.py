@@ -36,7 +36,7 @@ from benchmarks.kafka import WIDTH, have_broker
 from ks_actors.log import NewTopic, open_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
 HERE = Path(__file__).resolve().parent
@@ -99,29 +99,32 @@ def _parse() -> argparse.Namespace:
 
 
 class App:
-    """A running contender and its topics."""
+    """A running contender and its topics; each record goes to all inputs."""
 
-    def __init__(self, running: subprocess.Popen[str], bootstrap: str, name: str, partitions: int, isolation: str) -> None:
-        self.pid: int = running.pid
+    def __init__(self, pid: int, bootstrap: str, inputs: Sequence[str], output: str, partitions: int, isolation: str) -> None:
+        self.pid: int = pid
         self._to = ("--bootstrap", bootstrap, "--partitions", str(partitions))
-        self._name = name
+        self._inputs = inputs
+        self._output = output
         self._isolation = isolation
 
     def under(self, rate: int, seconds: float, warm_seconds: float) -> Seen:
         """Apply a load (records/s); return the measurements after the first `warm_seconds`."""
         records = max(1, int(rate * (warm_seconds + seconds)))
-        about = [*self._to, "--records", str(records), "--topic"]
+        about = [*self._to, "--records", str(records)]
         with ExitStack() as stack:
-            watch = stack.enter_context(_python("_latency_watch.py", *about, f"out-{self._name}", "--isolation", self._isolation))
-            _line(watch)
-            load = stack.enter_context(_python("_latency_load.py", *about, f"in-{self._name}", "--rate", str(rate)))
-            since = float(_line(load)) + warm_seconds
-            _tell(watch, f"{since}\n")
+            watch = stack.enter_context(_python("_latency_watch.py", *about, "--topic", self._output, "--isolation", self._isolation))
+            line_of(watch)
+            load = stack.enter_context(_python("_latency_load.py", *about, "--topic", *self._inputs, "--rate", str(rate)))
+            since = float(line_of(load)) + warm_seconds
+            tell(watch, f"{since}\n")
             time.sleep(max(0.0, since - time.time()))
-            share = _cpu_shares({self._name: self}, seconds)[self._name]
+            (share,) = _cpu_shares({"it": self}, seconds).values()
             if load.wait(_END_S) != 0:
                 raise SystemExit(f"the load of {rate} records/s could not be sent: it ended with {load.returncode}")
-            seen = json.loads(_line(watch))
+            if not (line := line_of(watch)):
+                raise SystemExit(f"no results in {self._output} could be measured; what the watch said is above")
+            seen = json.loads(line)
         return Seen(seen["p50"], seen["p99"], seen["p999"], seen["max"], share, records - seen["seen"])
 
 
@@ -136,9 +139,10 @@ def _app(command: list[str], bootstrap: str, guarantee: str, partitions: int) ->
     arguments = [word for option, value in about.items() for word in (f"--{option}", value)]
     try:
         with _process([*command, *arguments]) as running:
-            if _line(running) != "running":
+            if line_of(running) != "running":
                 raise SystemExit(f"{command[0]} has not started; what it said is above")
-            yield App(running, bootstrap, name, partitions, "read_committed" if SHORT[guarantee] == "eos" else "read_uncommitted")
+            isolation = "read_committed" if SHORT[guarantee] == "eos" else "read_uncommitted"
+            yield App(running.pid, bootstrap, [f"in-{name}"], f"out-{name}", partitions, isolation)
     finally:
         shutil.rmtree(state, ignore_errors=True)
 
@@ -165,7 +169,7 @@ def _process(command: list[str]) -> Iterator[subprocess.Popen[str]]:
     try:
         yield process
     finally:
-        _tell(process, "", last=True)
+        tell(process, "", last=True)
         try:
             process.wait(_START_S)
         except subprocess.TimeoutExpired:
@@ -173,12 +177,13 @@ def _process(command: list[str]) -> Iterator[subprocess.Popen[str]]:
             process.wait()
 
 
-def _line(process: subprocess.Popen[str]) -> str:
+def line_of(process: subprocess.Popen[str]) -> str:
     """Return the next line of a process's output; empty when it has ended."""
     return "" if process.stdout is None else process.stdout.readline().strip()
 
 
-def _tell(process: subprocess.Popen[str], line: str, *, last: bool = False) -> None:
+def tell(process: subprocess.Popen[str], line: str, *, last: bool = False) -> None:
+    """Write a line to a process's input, and close it after the last one."""
     if process.stdin is not None:
         process.stdin.write(line)
         process.stdin.flush()

@@ -23,6 +23,7 @@ ALONE: Final = {
     "metrics": "--records 500 --rounds 1",
     "page": "--tasks 2 --rounds 1",
     "queries": "--records 2000 --rounds 1",
+    "queries (weights)": "--weights --records 20000 --rounds 1",
     "reach": "--rounds 200",
     "runtime": "--rounds 1 --share 0.002",
     "snapshots": "--records 2000 --keys 100 --rounds 1",
@@ -32,12 +33,16 @@ ALONE: Final = {
     "tracing": "--records 200 --rounds 1",
     "values": "--records 1000 --rounds 1",
 }
-"""Those that need no broker, with their options; the first one, which each run has, is cheap."""
+"""Those that need no broker, with their options; the first one, which each run has, is cheap.
+
+Words in brackets tell apart several cases of one benchmark.
+"""
 
 ON_KAFKA: Final = {
     "kafka": "--alone --reps 1 --records 1000 --keys 100 --apps map count --guarantees exactly_once_v2",
     "latency": "--only ours --rates 200 --partitions 1 --guarantees at_least_once --seconds 0.5 --warm-seconds 0.5 --idle-seconds 0.5",
     "processes": "--apps count --processes 1 2 --records 20000 --keys 1000",
+    "queries (rate)": "--apart --modes leaderless --rate 200 --seconds 1 --warm-seconds 0.5 --rounds 1",
     "stand": "--runs 2 --records 4000",
     "stalls": "--codecs lz4 --bytes 1000000",
     "tokens": "--seconds 3 --rate 50 --late-ms 60000",
@@ -53,8 +58,9 @@ BY_OTHERS: Final = {
 """Those that are not run by themselves, and why."""
 
 
-def run(name: str, options: str) -> dict[str, object]:
+def run(case: str, options: str) -> dict[str, object]:
     """Run a benchmark as a user does, and return its figures."""
+    name = case.partition(" ")[0]
     command = [sys.executable, str(SCRIPTS / f"{name}.py"), *options.split()]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)  # noqa: S603 - our own command
     assert done.returncode == 0, f"{name} {options}: exit code {done.returncode}\n{done.stderr[-3000:]}"
@@ -75,7 +81,7 @@ def test_each_benchmark_has_a_test() -> None:
     """A benchmark that is added gets small options here, or a reason to be left to others."""
     scripts = {path.stem for path in SCRIPTS.glob("*.py") if not path.name.startswith("_")}
     packages = {path.parent.name for path in SCRIPTS.glob("*/__main__.py")}
-    known = [*ALONE, *ON_KAFKA, *BY_OTHERS]
+    known = {case.partition(" ")[0] for case in (*ALONE, *ON_KAFKA, *BY_OTHERS)}
     assert sorted(known) == sorted(scripts | packages)
 
 
