@@ -400,11 +400,11 @@ def _require(missing: str | None, tested: str) -> None:
 _lent: dict[str, Broker] = {}
 
 
-def _borrow(config: pytest.Config, name: str) -> Broker:
+def _borrow(config: pytest.Config, name: str, *, secure: bool = False) -> Broker:
     """Return the broker of that name, running. A run has one of each; they are killed at its end."""
     require_kafka()
     if name not in _lent:
-        broker = _lent[name] = Broker(Path(tempfile.mkdtemp(prefix="kafka-")))
+        broker = _lent[name] = Broker(Path(tempfile.mkdtemp(prefix="kafka-")), secure=secure)
 
         def end() -> None:
             del _lent[name]
@@ -440,11 +440,9 @@ def fresh_broker(tmp_path: Path) -> Iterator[Broker]:
     broker.kill()
 
 
-@pytest.fixture(scope="module")
-def secure_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A Kafka with TLS, SASL and rights, running. Rules that one module makes would be in the way of another one."""
-    require_kafka()
-    broker = Broker(tmp_path_factory.mktemp("secure") / "broker", secure=True)
-    broker.start()
+@pytest.fixture
+def secure_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A Kafka with TLS, SASL and rights that one test has at a time, running: rules are for names of the test's own."""
+    broker = _borrow(request.config, "secure", secure=True)
     yield broker
-    broker.kill()
+    broker.rest()
