@@ -29,6 +29,7 @@ _FLAGS = (
     "--use-mock-keychain", "--disable-background-timer-throttling", "--disable-backgrounding-occluded-windows", "--disable-renderer-backgrounding",
     "--disable-ipc-flooding-protection", "--disable-back-forward-cache", "--force-color-profile=srgb", "--hide-scrollbars", "--mute-audio",
 )  # fmt: skip
+_END_S = 10
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -89,6 +90,9 @@ def _profile(path: str) -> Path:
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)  # noqa: S603 - the machine's own
 
     def end() -> None:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_END_S)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
