@@ -11,6 +11,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 import zlib
@@ -82,12 +83,12 @@ def jars() -> Path:
 
 @functools.cache
 def made_classes() -> Path:
-    """Return the file with a JVM's archive of a broker's classes, which the first broker leaves: others start sooner.
+    """Return the file with a JVM's archive of the classes of a broker that has been used, which the first one leaves: others start and work sooner.
 
     A JVM that is another one, or whose jars are others, sees that, and goes without; so does one that finds none, as dumping took too long.
     """
     java = str(Path(shutil.which("java") or "java").resolve())
-    path = _cache() / f"classes-{zlib.crc32(java.encode()):08x}.jsa"
+    path = _cache() / f"used-classes-{zlib.crc32(java.encode()):08x}.jsa"
     with (_cache() / "classes-lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
@@ -95,7 +96,10 @@ def made_classes() -> Path:
                 fresh = Path(directory) / "classes.jsa"
                 broker = Broker(Path(directory) / "broker", classes=fresh)
                 broker.start()
-                broker.stop()
+                try:
+                    _run([sys.executable, "-m", "tests.kafka.warm", broker.bootstrap], cwd=Path(__file__).parents[2])
+                finally:
+                    broker.stop()
                 if fresh.exists():
                     fresh.rename(path)
     return path
@@ -361,8 +365,8 @@ class Broker:
         self._was_frozen = False
 
 
-def _run(command: list[str]) -> bytes:
-    done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603 - our own
+def _run(command: list[str], cwd: Path | None = None) -> bytes:
+    done = subprocess.run(command, capture_output=True, check=False, cwd=cwd)  # noqa: S603 - our own
     if done.returncode != 0:
         raise RuntimeError(f"{command[0]} failed:\n{done.stdout.decode()}{done.stderr.decode()}")
     return done.stdout
