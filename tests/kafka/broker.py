@@ -220,12 +220,14 @@ class Broker:
             "group.initial.rebalance.delay.ms": "0",
             "group.min.session.timeout.ms": "500",
             # Timeouts of transactions are looked for each ten seconds else, and a killed broker is believed to be there for nine.
-            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "50",
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "250",
             "broker.session.timeout.ms": "2000",
             "broker.heartbeat.interval.ms": "500",
             # Tests write records of 1970: they would be deleted as soon as somebody looks at their age.
             "log.retention.ms": "-1",
             "log.cleaner.dedupe.buffer.size": "8388608",
+            # A broker that nobody asks writes two records a second of its own else.
+            "metadata.max.idle.interval.ms": "0",
             "num.network.threads": "2",
             "num.io.threads": "4",
         }
