@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from tests.kafka.count_app import command
+from tests.kafka.programs import command
 
 if __name__ == "__main__":
     print(shlex.join(command()))  # noqa: T201 - this is a program

@@ -17,7 +17,7 @@ from tests.chaos.faults import draw
 from tests.chaos.options import Options, parse
 from tests.chaos.supervised import Child, Children
 from tests.kafka.broker import require_kafka
-from tests.kafka.count_app import command
+from tests.kafka.programs import command
 
 ROOT_PACKAGE = "tests.chaos"
 _FAULTS = "kill=2,zombie=1,term=1,scale=1"

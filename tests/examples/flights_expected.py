@@ -32,6 +32,7 @@ def scheduled() -> pl.Expr:
     return pl.col("time_hour").str.to_datetime("%Y-%m-%dT%H:%M:%SZ").dt.epoch("ms") + pl.col("minute") * 60_000
 
 
+@cache
 def rows() -> pl.DataFrame:
     """Return all flights in the order in which they are reported, with their text and their time."""
     with zipfile.ZipFile(directory() / "flights.csv.zip") as archive:

@@ -14,7 +14,6 @@ from tests.kafka.broker import require_kafka
 from tests.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[2]
-SECONDS = "40"
 ENDS_WITHIN_S = 180
 
 
@@ -22,10 +21,11 @@ ENDS_WITHIN_S = 180
 @pytest.mark.heavy("a broker, a load and two instances, one of two members")
 @pytest.mark.timeout(240)
 @pytest.mark.unmeasured
-async def test_both_instances_have_pages_and_tasks_and_get_ready() -> None:
-    """Each instance and member prints its address, gets ready and gets tasks of its own while the demo runs; all end by themselves with code 0."""
+@pytest.mark.parametrize("seconds", [None, "40"])
+async def test_both_instances_have_pages_and_tasks_and_get_ready(seconds: str | None) -> None:
+    """Each instance and member prints its address, gets ready and gets tasks of its own; all end with code 0, at a signal or after some seconds."""
     require_kafka()
-    command = ["-m", "examples.operations", "--seconds", SECONDS, "--rate", "200"]
+    command = ["-m", "examples.operations", "--rate", "200", *(["--seconds", seconds] if seconds else [])]
     process = await asyncio.create_subprocess_exec(sys.executable, *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
     try:
         assert process.stdout is not None
@@ -41,6 +41,8 @@ async def test_both_instances_have_pages_and_tasks_and_get_ready() -> None:
                 return all([await is_ready(client, link) and await has_tasks(client, link) for link in links])
 
             await until(all_work)
+            if seconds is None:
+                process.terminate()
             assert await process.wait() == 0
     finally:
         if process.returncode is None:

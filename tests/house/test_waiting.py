@@ -22,7 +22,7 @@ def test_a_wait_that_is_over_tells_its_condition(loop: type[asyncio.AbstractEven
 
 
 def test_a_wait_rests_in_real_time_alone() -> None:
-    """Between two looks of a real loop there are 2 ms for others; a look moves no virtual time."""
+    """Between two looks of a real loop there are at least 2 ms for others; a look moves no virtual time."""
     for loop, rest in ((asyncio.new_event_loop, REST_S), (VirtualLoop, 0)):
         looks = count()
 

@@ -11,6 +11,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 import zlib
@@ -82,12 +83,12 @@ def jars() -> Path:
 
 @functools.cache
 def made_classes() -> Path:
-    """Return the file with a JVM's archive of a broker's classes, which the first broker leaves: others start sooner.
+    """Return the file with a JVM's archive of the classes of a broker that has been used, which the first one leaves: others start and work sooner.
 
     A JVM that is another one, or whose jars are others, sees that, and goes without; so does one that finds none, as dumping took too long.
     """
     java = str(Path(shutil.which("java") or "java").resolve())
-    path = _cache() / f"classes-{zlib.crc32(java.encode()):08x}.jsa"
+    path = _cache() / f"used-classes-{zlib.crc32(java.encode()):08x}.jsa"
     with (_cache() / "classes-lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
@@ -95,7 +96,10 @@ def made_classes() -> Path:
                 fresh = Path(directory) / "classes.jsa"
                 broker = Broker(Path(directory) / "broker", classes=fresh)
                 broker.start()
-                broker.stop()
+                try:
+                    _run([sys.executable, "-m", "tests.kafka.warm", broker.bootstrap], cwd=Path(__file__).parents[2])
+                finally:
+                    broker.stop()
                 if fresh.exists():
                     fresh.rename(path)
     return path
@@ -216,12 +220,14 @@ class Broker:
             "group.initial.rebalance.delay.ms": "0",
             "group.min.session.timeout.ms": "500",
             # Timeouts of transactions are looked for each ten seconds else, and a killed broker is believed to be there for nine.
-            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "50",
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "250",
             "broker.session.timeout.ms": "2000",
             "broker.heartbeat.interval.ms": "500",
             # Tests write records of 1970: they would be deleted as soon as somebody looks at their age.
             "log.retention.ms": "-1",
             "log.cleaner.dedupe.buffer.size": "8388608",
+            # A broker that nobody asks writes two records a second of its own else.
+            "metadata.max.idle.interval.ms": "0",
             "num.network.threads": "2",
             "num.io.threads": "4",
         }
@@ -361,8 +367,8 @@ class Broker:
         self._was_frozen = False
 
 
-def _run(command: list[str]) -> bytes:
-    done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603 - our own
+def _run(command: list[str], cwd: Path | None = None) -> bytes:
+    done = subprocess.run(command, capture_output=True, check=False, cwd=cwd)  # noqa: S603 - our own
     if done.returncode != 0:
         raise RuntimeError(f"{command[0]} failed:\n{done.stdout.decode()}{done.stderr.decode()}")
     return done.stdout
@@ -400,11 +406,11 @@ def _require(missing: str | None, tested: str) -> None:
 _lent: dict[str, Broker] = {}
 
 
-def _borrow(config: pytest.Config, name: str) -> Broker:
+def _borrow(config: pytest.Config, name: str, *, secure: bool = False) -> Broker:
     """Return the broker of that name, running. A run has one of each; they are killed at its end."""
     require_kafka()
     if name not in _lent:
-        broker = _lent[name] = Broker(Path(tempfile.mkdtemp(prefix="kafka-")))
+        broker = _lent[name] = Broker(Path(tempfile.mkdtemp(prefix="kafka-")), secure=secure)
 
         def end() -> None:
             del _lent[name]
@@ -440,11 +446,9 @@ def fresh_broker(tmp_path: Path) -> Iterator[Broker]:
     broker.kill()
 
 
-@pytest.fixture(scope="module")
-def secure_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A Kafka with TLS, SASL and rights, running. Rules that one module makes would be in the way of another one."""
-    require_kafka()
-    broker = Broker(tmp_path_factory.mktemp("secure") / "broker", secure=True)
-    broker.start()
+@pytest.fixture
+def secure_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A Kafka with TLS, SASL and rights that one test has at a time, running: rules are for names of the test's own."""
+    broker = _borrow(request.config, "secure", secure=True)
     yield broker
-    broker.kill()
+    broker.rest()

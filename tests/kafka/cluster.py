@@ -38,6 +38,7 @@ class Cluster:
             # A replica that lags is believed to be in sync for 30 s else.
             "replica.lag.time.max.ms": "3000",
             "controlled.shutdown.enable": "true",
+            "metadata.max.idle.interval.ms": "500",
         }
         for node in self.nodes:
             node.settings |= shared

@@ -18,8 +18,10 @@ from click.testing import CliRunner
 from ks_actors.cli._main import ks_actors
 from tests.kafka.broker import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER, Broker
 from tests.kafka.helpers import connect
-from tests.kafka.test_secured_apps import ALLOW, GROUP, PREFIXED, READ, TOPIC, TRANSACTION, WRITE, rule
+from tests.kafka.test_secured_apps import ALLOW, GROUP, PREFIXED, READ, TOPIC, TRANSACTION, WRITE, rule, secure_broker
 from tests.ks_actors.log.helpers import group_name
+
+__all__ = ["secure_broker"]
 
 ROOT = Path(__file__).parents[2]
 SHOP = "tests.ks_actors.cli.jobs:shop"

@@ -19,8 +19,8 @@ from ks_actors.records._partitioner import partition
 from ks_actors.serdes import STRING
 from ks_actors.topology import Topology
 from tests.kafka.broker import NEWEST, VERSION, Broker
-from tests.kafka.count_app import command
 from tests.kafka.helpers import connect
+from tests.kafka.programs import command
 from tests.waiting import PATIENCE_S
 
 SIZES = {"left": 3, "right": 2, "out": 2}

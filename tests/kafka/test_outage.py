@@ -63,7 +63,7 @@ async def test_an_app_goes_on_when_the_broker_is_back(
     async with counting(own_broker, guarantee, tmp_path) as here, KafkaLog(own_broker.bootstrap, options=BRIEF) as log:
         async with here.app("app", log=log, uncaught=asked, **SETTINGS) as app:
             await here.through()
-            await here.feed(5_000)
+            await here.feed(1_000)
             await uncommitted(app, here)
             caplog.clear()
             if frozen:
@@ -108,7 +108,7 @@ async def test_an_app_that_closes_while_the_broker_is_away(
         app = here.app("app", session_timeout_ms=session_ms)
         await app.start()
         await here.through()
-        await here.feed(5_000)
+        await here.feed(1_000)
         own_broker.kill()
         closing = asyncio.create_task(app.close())
         await asyncio.to_thread(own_broker.start)

@@ -109,10 +109,10 @@ async def test_members_that_are_killed_and_rolled_keep_their_tasks(kafka_broker:
         async with here.processes(3) as program:
             await here.through(100)
             before, at = here.running(), len(here.notes())
-            await here.feed(5_000)
+            await here.feed(1_500)
             victim = before[f"{here.name}-2"]
             os.kill(victim["pid"], signal.SIGKILL)
-            await here.feed(5_000)
+            await here.feed(1_500)
             await until(lambda: here.running().get(f"{here.name}-2", victim)["pid"] != victim["pid"])
             await here.counted()
             assert tasks(here.running()) == tasks(before)
@@ -137,7 +137,7 @@ async def test_no_state_is_restored_when_the_number_of_processes_changes(kafka_b
         async with counting_as(Spread, kafka_broker, AT_LEAST_ONCE, place) as here:
             for count in (1, 3, 1):
                 async with here.processes(count) as program:
-                    await here.through(1_000)
+                    await here.through(200)
                     program.send_signal(signal.SIGTERM)
                     assert await soon(program.wait()) == 0
             notes = here.notes()

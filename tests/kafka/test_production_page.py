@@ -13,7 +13,9 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
+from click.testing import CliRunner
 
+from ks_actors.cli._main import ks_actors
 from tests.kafka.broker import Broker
 from tests.ks_actors.log.helpers import group_name
 from tests.waiting import PATIENCE_S
@@ -45,6 +47,12 @@ def test_the_first_program_runs_and_is_probed(own_broker: Broker, tmp_path: Path
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def call(*arguments: str) -> str:
+        """Run a command that needs no program, in this process."""
+        done = CliRunner().invoke(ks_actors, arguments)
+        assert done.exit_code == 0, done.stderr
+        return done.stdout
+
     server = f"--bootstrap-servers={own_broker.bootstrap}"
     run("topics", "create", "totals:topology", "--topic", "payments=4", "--topic", "totals=4")
     assert "failed" not in run("check", "totals:topology")
@@ -57,8 +65,8 @@ def test_the_first_program_runs_and_is_probed(own_broker: Broker, tmp_path: Path
         address = told.split()[4].removesuffix("health,")
         assert json.loads(urlopen(f"{address}health").read())["live"]  # noqa: S310 - our own address
         for paid in ("9.5", "0.25"):
-            run("send", "payments", "--key", "ann", "--value", paid, "--value-format", "double", server)
-        lines = run("tail", "totals", "--from", "begin", "--max", "1", "--value-format", "double", "--json", server)
+            call("send", "payments", "--key", "ann", "--value", paid, "--value-format", "double", server)
+        lines = call("tail", "totals", "--from", "begin", "--max", "1", "--value-format", "double", "--json", server)
         assert json.loads(lines.splitlines()[0])["key"] == "ann"
         assert b"process" in urlopen(f"{address}metrics").read()  # noqa: S310 - likewise
         with pytest.raises(HTTPError, match="404"):
@@ -68,6 +76,6 @@ def test_the_first_program_runs_and_is_probed(own_broker: Broker, tmp_path: Path
     assert process.returncode == 0
     values = [
         json.loads(line)["value"]
-        for line in run("tail", "totals", "--from", "begin", "--until-end", "--value-format", "double", "--json", server).splitlines()
+        for line in call("tail", "totals", "--from", "begin", "--until-end", "--value-format", "double", "--json", server).splitlines()
     ]
     assert values[-1] == 9.75

@@ -17,12 +17,12 @@ from ks_actors import App, Batch, NotAuthorized, ResetPlan, ResetRefused, ShiftB
 from ks_actors.cli._main import ks_actors
 from ks_actors.log import NewMember, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog
-from tests.kafka.broker import PASSWORD, QUICK, STRANGER, STRANGERS_PASSWORD, USER, Broker, jars
+from tests.kafka.broker import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER, Broker
+from tests.kafka.programs import SOURCES, java
 from tests.ks_actors.log.helpers import by_turns, read_all
 from tests.ks_actors.runtime.helpers import counting
 from tests.waiting import soon, until
 
-SOURCE = Path(__file__).parent / "streams" / "Resets.java"
 OFFSET = re.compile(r"Topic: (\S+) Partition: (\d+) Offset: (\d+)")
 DELETED = re.compile(r"Deleting (?:inferred|specified) internal topics \[(.*)\]")
 HOUR = 3_600_000
@@ -76,13 +76,15 @@ class Case:
             await soon(app.wait_until_caught_up())
         return [int.from_bytes(value or b"") for _, key, value in await read_all(log, self.out) if key == self.id.encode()]
 
-    def kafkas(self, *lines: str) -> list[Kafkas]:
-        """Return the output of Kafka's tool for each line of options."""
-        common = f"--application-id {self.id} --bootstrap-server {self.broker.bootstrap}"
-        command = ["java", *QUICK, "-cp", f"{jars()}/*", str(SOURCE)]
-        given = "".join(f"{common} {line}\n" for line in lines)
-        done = subprocess.run(command, input=given, capture_output=True, text=True, check=True, timeout=120)  # noqa: S603 - our own
-        return [_read(*found) for found in re.findall(r"(.*?)exit code (\d)\n", done.stdout, re.DOTALL)]
+    def line(self, options: str) -> str:
+        """Return the arguments of Kafka's tool."""
+        return f"--application-id {self.id} --bootstrap-server {self.broker.bootstrap} {options}\n"
+
+
+def kafkas(*lines: str) -> list[Kafkas]:
+    """Return the output of Kafka's tool for each line of arguments."""
+    done = subprocess.run(java(SOURCES / "Resets.java"), input="".join(lines), capture_output=True, text=True, check=True, timeout=120)  # noqa: S603 - our own
+    return [_read(*found) for found in re.findall(r"(.*?)exit code (\d)\n", done.stdout, re.DOTALL)]
 
 
 def _read(said: str, code: str) -> Kafkas:
@@ -120,19 +122,19 @@ async def test_each_option_gives_the_offsets_and_topics_of_kafkas_own_tool(kafka
     ]
     async with KafkaLog(kafka_broker.bootstrap) as log:
         await case.begin(log)
-        lines = [f"--dry-run --input-topics {one.topic} {option}".strip() for option, _ in options]
-        theirs = await asyncio.to_thread(case.kafkas, *lines)
+        changelog = f"{case.id}-counts-changelog"
+        lines = [case.line(f"--dry-run --input-topics {one.topic} {option}".strip()) for option, _ in options]
+        lines.append(case.line(f"--dry-run --input-topics {one.topic} --internal-topics {changelog}"))
+        # A group that has committed nothing: where to shift from is the end.
+        case.id = f"{case.id}-new"
+        lines.append(case.line(f"--dry-run --input-topics {one.topic} --shift-by -1"))
+        *theirs, with_changelog, new = await asyncio.to_thread(kafkas, *lines)
         for (option, to), expected in zip(options, theirs, strict=True):
             plan = await reset(case.config, input_topics=[one.topic], to=to, log=log)
             assert ours(plan) == expected, option
-        changelog = f"{case.id}-counts-changelog"
-        (expected,) = await asyncio.to_thread(case.kafkas, f"--dry-run --input-topics {one.topic} --internal-topics {changelog}")
-        assert ours(await reset(case.config, input_topics=[one.topic], internal_topics=[changelog], log=log)) == expected
-        # A group that has committed nothing: where to shift from is the end.
-        case.id = f"{case.id}-new"
+        assert ours(await reset(case.config, input_topics=[one.topic], internal_topics=[changelog], log=log)) == with_changelog
         config = StreamsConfig.of({"application_id": case.id, "bootstrap_servers": kafka_broker.bootstrap, "state_dir": str(tmp_path)})
-        (expected,) = await asyncio.to_thread(case.kafkas, f"--dry-run --input-topics {one.topic} --shift-by -1")
-        assert ours(await reset(config, input_topics=[one.topic], to=ShiftBy(-1), log=log)) == expected
+        assert ours(await reset(config, input_topics=[one.topic], to=ShiftBy(-1), log=log)) == new
 
 
 @pytest.mark.extended
@@ -150,7 +152,7 @@ async def test_a_reset_leaves_the_same_as_kafkas_own_tool_and_the_app_counts_fro
         command = ["--application-id", case.id, "--bootstrap-servers", kafka_broker.bootstrap, "--state-dir", str(tmp_path), "--execute"]
         done = await asyncio.to_thread(CliRunner().invoke, ks_actors, ["reset", *command])
         assert done.exit_code == 0, done.output
-        (theirs,) = await asyncio.to_thread(other.kafkas, f"--input-topics {other.inputs[0].topic}")
+        (theirs,) = await asyncio.to_thread(kafkas, other.line(f"--input-topics {other.inputs[0].topic}"))
         assert theirs.code == 0
         assert {each.replace(other.id, case.id) for each in theirs.deleted} == set(plan.internal_topics)
         left = [await _left(log, each) for each in (case, other)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from ks_actors.log import OffsetAndMetadata
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.wire._requests import Pinned
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
-from tests.kafka.broker import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER, Broker
+from tests.kafka.broker import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER, Broker, require_kafka
 from tests.kafka.counting import Counting, counting, ended
 from tests.ks_actors.log.helpers import group_name, join, new_topic, settle
 from tests.waiting import soon, until
@@ -25,6 +26,16 @@ TOPIC, GROUP, CLUSTER, TRANSACTION = 2, 3, 4, 5
 ALL, READ, WRITE = 2, 3, 4
 DENY, ALLOW = 2, 3
 LITERAL, PREFIXED = 3, 4
+
+
+@pytest.fixture(scope="module")
+def secure_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A secure Kafka of these tests alone: some of their rules are for any name, and would be in the way of others."""
+    require_kafka()
+    broker = Broker(tmp_path_factory.mktemp("secure") / "broker", secure=True)
+    broker.start()
+    yield broker
+    broker.kill()
 
 
 def settings(broker: Broker, protocol: str, mechanism: str | None, user: str = USER, password: str = PASSWORD) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from ks_actors.records._partitioner import partition
 from ks_actors.serdes import BYTES, LONG
 from ks_actors.topology import Topology
 from tests.kafka.broker import Broker
-from tests.kafka.count_app import command
 from tests.kafka.helpers import connect
+from tests.kafka.programs import command
 from tests.waiting import PATIENCE_S
 
 PARTITIONS = 2

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import fcntl
-import functools
 import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Final
 
-from tests.kafka.broker import jars
+from tests.kafka.programs import java
 
 # The newest version that is published with its tests.
 VERSION: Final = "4.3.1"
@@ -29,7 +28,6 @@ def _cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ks-actors-tests" / f"kafka-streams-tests-{VERSION}"
 
 
-@functools.cache
 def driver_command(source: Path) -> list[str]:
     """Return the command of the driver that a file in Java calls, without its arguments."""
     cache = _cache()
@@ -41,9 +39,7 @@ def driver_command(source: Path) -> list[str]:
             _run(["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={_ARTIFACT}", f"-DoutputDirectory={fresh}"])
             (fresh / _FILE).rename(cache / _FILE)
             fresh.rmdir()
-        path = f"{cache / _FILE}:{jars()}/*"
-        _run(["javac", "-nowarn", "-cp", path, "-d", str(cache), str(source)])
-    return ["java", "-Xmx300m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{cache}:{path}", source.stem]
+    return java(source, cache / _FILE, flags=("-Xmx300m",))
 
 
 def _run(command: list[str]) -> None:

@@ -18,7 +18,7 @@ async def test_kafkas_own_relations_hold_after_kills_and_a_restart_of_the_broker
     """Exactly once, whatever befalls members and the broker, Kafka's own verifier finds each comment with its article, and each article's count."""
     require_drivers()
     options = RelationalOptions(
-        members=2, workers=2, standbys=1, kills=2, broker_restarts=1, session_timeout=3, articles=100, comments=1000, seconds=14, max_verify=60
+        members=2, workers=2, standbys=1, kills=2, broker_restarts=1, session_timeout=3, articles=100, comments=1000, seconds=11, max_verify=60
     )
     verdict = await judge(options, tmp_path)
     told = (

@@ -28,7 +28,7 @@ async def test_kafkas_own_driver_finds_no_fault_after_kills_a_freeze_and_a_resta
     require_drivers()
     # Where the driver has written records twice, it looks for its own count 30 times, 5 s apart, before it gives its verdict.
     options = SmokeOptions(
-        members=2, workers=2, standbys=1, kills=2, freezes=1, broker_restarts=1, session_timeout=3, keys=10, records=200, seconds=18, max_verify=240
+        members=2, workers=2, standbys=1, kills=2, freezes=1, broker_restarts=1, session_timeout=3, keys=10, records=200, seconds=14, max_verify=240
     )
     verdict = await judge(options, tmp_path)
     told = (

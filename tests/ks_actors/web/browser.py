@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import shutil
+import signal
+import subprocess
+import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.async_api import async_playwright
 
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from playwright.async_api import Dialog, Page
 
+# Those of Playwright's own start that a headless page notices. As root there is no sandbox; the pages are our own.
+_FLAGS = (
+    "--headless", "--no-sandbox", "--disable-dev-shm-usage", "--remote-debugging-port=0", "--no-first-run", "--no-default-browser-check",
+    "--disable-background-networking", "--disable-component-update", "--disable-extensions", "--disable-breakpad", "--password-store=basic",
+    "--use-mock-keychain", "--disable-background-timer-throttling", "--disable-backgrounding-occluded-windows", "--disable-renderer-backgrounding",
+    "--disable-ipc-flooding-protection", "--disable-back-forward-cache", "--force-color-profile=srgb", "--hide-scrollbars", "--mute-audio",
+)  # fmt: skip
+_END_S = 10
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -68,19 +82,41 @@ class Seen:
         await self.page.wait_for_function("(least) => Number(document.body.dataset.views ?? 0) >= least", arg=seen + count)
 
 
+@functools.cache
+def _profile(path: str) -> Path:
+    """Start the browser of all tests, which ends with this process, and return its directory: a start takes longer than most tests."""
+    directory = Path(tempfile.mkdtemp(prefix="browser-"))
+    command = [path, *_FLAGS, f"--user-data-dir={directory}"]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)  # noqa: S603 - the machine's own
+
+    def end() -> None:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_END_S)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        shutil.rmtree(directory, ignore_errors=True)
+
+    atexit.register(end)
+    return directory
+
+
 @asynccontextmanager
 async def browsing(url: str, **options: Any) -> AsyncIterator[Seen]:
     """Open a page; at the end its console must have no error. `options` are those of a browser context."""
-    path = require_browser()
+    place = _profile(require_browser()) / "DevToolsActivePort"
+    await until(lambda: place.exists() and len(place.read_text().splitlines()) == 2, "the browser listens")
+    port, address = place.read_text().splitlines()
     async with async_playwright() as playwright:
-        # As root there is no sandbox; the pages are our own.
-        browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        browser = await playwright.chromium.connect_over_cdp(f"ws://127.0.0.1:{port}{address}")
+        context = await browser.new_context(**options)
         try:
-            context = await browser.new_context(**options)
             seen = Seen(await context.new_page())
             await seen.page.goto(url)
             await seen.views(1)
             yield seen
             assert seen.errors == []
         finally:
+            await context.close()
             await browser.close()

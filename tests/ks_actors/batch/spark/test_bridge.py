@@ -239,28 +239,6 @@ def test_importing_ks_actors_imports_nothing_of_spark() -> None:
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.spark
-def test_no_process_is_left_behind() -> None:
-    """A bridge that has started Spark ends it: when the block is left nothing of it runs."""
-    code = """
-import asyncio, subprocess, os
-from actors import Actor, Spec, System
-from ks_actors.batch import BatchBridge, RunJob
-from tests.ks_actors.batch.conftest import SETTINGS
-
-async def main():
-    async with System("test") as system:
-        bridge = await system.spawn(BatchBridge.spec(SETTINGS), "batch")
-        return await bridge.ask(RunJob, "work", lambda spark: spark.range(4).mapInArrow(lambda batches: batches, "id long").count()).within(120)
-
-print(asyncio.run(main()))
-left = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "comm="], capture_output=True, text=True).stdout.split()
-print([name for name in left if name != "ps"])
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603 - our own
-    assert done.stdout == "4\n[]\n", done.stderr
-
-
 @pytest.mark.parametrize(
     ("environment", "said"),
     [

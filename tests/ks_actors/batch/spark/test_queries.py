@@ -270,8 +270,8 @@ async def test_one_that_does_not_end_in_time_is_told(session: SparkSession, tmp_
 
 
 @pytest.mark.spark
-def test_no_process_is_left_by_queries(tmp_path: Path) -> None:
-    """A bridge that has started Spark ends it, also when a query runs that calls back into Python."""
+def test_no_process_is_left_behind(tmp_path: Path) -> None:
+    """A bridge that has started Spark ends it: its workers in Python, and a running query that calls back into Python."""
     code = f"""
 import asyncio, subprocess, os, threading
 from ks_actors.batch import SparkBridge
@@ -285,14 +285,15 @@ def query(spark):
 async def main():
     async with SparkBridge(SETTINGS) as bridge:
         await bridge.start_query("rate", query, {str(tmp_path / "checkpoint")!r})
-        return await asyncio.to_thread(called.wait, 120)
+        rows = await bridge.run(lambda spark: spark.range(4).mapInArrow(lambda batches: batches, "id long").count())
+        return await asyncio.to_thread(called.wait, 120), rows
 
 print(asyncio.run(main()))
 left = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "comm="], capture_output=True, text=True).stdout.split()
 print([name for name in left if name != "ps"])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=200)  # noqa: S603 - our own
-    assert done.stdout == "True\n[]\n", done.stderr
+    assert done.stdout == "(True, 4)\n[]\n", done.stderr
 
 
 @pytest.mark.spark

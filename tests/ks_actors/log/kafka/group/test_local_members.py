@@ -262,7 +262,7 @@ async def test_tasks_of_a_killed_process_go_to_its_neighbours_at_once(kafka_brok
         async with victim(here, kafka_broker, tmp_path) as process:
             await tasks_of(stays, 1)
             await here.through()
-            await here.feed(10_000)
+            await here.feed(3_000)
             process.kill()
             await tasks_of(stays, 2)
         await here.through()
@@ -274,7 +274,7 @@ async def test_a_member_that_joins_when_all_have_died_has_their_tasks_at_once(ka
     async with counting(kafka_broker, guarantee, tmp_path) as here:
         async with victim(here, kafka_broker, tmp_path) as process:
             await here.through()
-            await here.feed(10_000)
+            await here.feed(3_000)
             process.kill()
             await process.wait()
         async with here.app("comes", session_timeout_ms=SESSION_S * 1000) as comes:
