@@ -13,7 +13,6 @@ from ks_actors.batch import SparkSettings
 from ks_actors.batch.spark._session import SparkSession
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
-from tests.ks_actors.batch import archive
 from tests.ks_actors.batch.processes import below, ended
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ SETTINGS = SparkSettings(
     conf={
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.adaptive.enabled": "false",
-        "spark.driver.extraJavaOptions": archive.WITH_ARCHIVE,
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     },
 )
 
@@ -59,7 +58,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def session() -> Iterator[SparkSession]:
-    archive.make()
     made = SparkSession(SETTINGS)
     try:
         assert made.spark is not None
