@@ -19,7 +19,6 @@ from ks_actors import tune_gc
 
 from . import data
 from .job import Options, run
-from .orphans import ended_with_this
 from .progress import progress
 from .report import show
 
@@ -37,7 +36,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--page", action="store_true", help="serve the app's page while it runs, and print where; needs the extra web")
     parser.add_argument(
         "--processes", type=int, default=0, metavar="N",
-        help="run the job in N processes, on a Kafka that is started for it; Ctrl-C, SIGTERM and SIGKILL end all of them",
+        help="run the job in N processes, on a Kafka that is started for it; Ctrl-C and SIGTERM end all of them, SIGKILL does not",
     )  # fmt: skip
     parser.add_argument("--limit", type=int, default=data.FLIGHTS, metavar="N", help="take the first N flights only")
     parser.add_argument("--progress-seconds", type=float, default=1.0, metavar="S", help="between two lines of progress, where there is no terminal")
@@ -60,8 +59,7 @@ def kafka(directory: Path) -> Iterator[str]:
     broker = Broker(directory)
     try:
         broker.start()
-        with ended_with_this(broker.pid):
-            yield broker.bootstrap
+        yield broker.bootstrap
     finally:
         broker.stop()
 

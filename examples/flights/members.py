@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from ks_actors import App, InstanceState, StreamsConfig
 
 from . import job, topology
-from .orphans import ended_with_this
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -55,14 +54,13 @@ async def working(options: job.Options) -> AsyncIterator[asyncio.Future[None]]:
     # In a group of its own it gets no Ctrl-C of the terminal: with SIGTERM that would be a second signal, which ends members at once.
     process = await asyncio.create_subprocess_exec(sys.executable, *command(options), stdout=asyncio.subprocess.PIPE, process_group=0)
     hearing = asyncio.ensure_future(hear(process))
-    with ended_with_this(process.pid):
-        try:
-            yield hearing
-        finally:
-            hearing.cancel()
-            if process.returncode is None:
-                process.terminate()
-            code = await process.wait()
+    try:
+        yield hearing
+    finally:
+        hearing.cancel()
+        if process.returncode is None:
+            process.terminate()
+        code = await process.wait()
     if code != 0:
         raise RuntimeError(f"the members have ended with exit code {code} after SIGTERM")
 

@@ -18,7 +18,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from examples.flights.orphans import ended_with_this
 from ks_actors.log import open_log
 from tests.kafka.broker import Broker, free_ports, missing_tools
 
@@ -54,8 +53,7 @@ def main() -> None:
         broker = Broker(Path(directory) / "broker")
         try:
             broker.start()
-            with ended_with_this(broker.pid):
-                asyncio.run(run(broker.bootstrap, Path(directory), given.rate, given.processes, given.seconds))
+            asyncio.run(run(broker.bootstrap, Path(directory), given.rate, given.processes, given.seconds))
         finally:
             broker.stop()
 
@@ -102,17 +100,16 @@ async def running(command: list[str], token: str) -> AsyncIterator[asyncio.subpr
     # The token is no argument: those can be read by every user of the machine.
     # In a group of its own it gets no Ctrl-C of the terminal: with SIGTERM that would be a second signal, which ends members at once.
     process = await asyncio.create_subprocess_exec(sys.executable, *command, env=os.environ | {TOKEN: token}, process_group=0)
-    with ended_with_this(process.pid):
-        try:
-            yield process
-        finally:
-            if process.returncode is None:
-                process.terminate()
-                try:
-                    await asyncio.wait_for(process.wait(), END_S)
-                except TimeoutError:
-                    process.kill()
-                    await process.wait()
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            try:
+                await asyncio.wait_for(process.wait(), END_S)
+            except TimeoutError:
+                process.kill()
+                await process.wait()
 
 
 if __name__ == "__main__":
