@@ -164,8 +164,7 @@ class AppQueries(AppOverHistory):
 
         It reads the store on this instance: one `partition`, or all local partitions. `everywhere`
         reads the partitions of all instances with `application_server`, and tries again for at most
-        `timeout_ms` while some of them move or restore; where no instance has that setting, its
-        reads raise ConfigError at once. It needs the extra `query`. `isolation`
+        `timeout_ms` while some of them move or restore; it needs the extra `query`. `isolation`
         defaults to the setting `default_interactive_query_isolation_level`. `stale` allows
         standbys, and tasks that are still being restored. `timestamped` gives each value with its
         timestamp, `headers` with timestamp and headers, of sessions with headers. A read waits at

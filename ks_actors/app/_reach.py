@@ -193,10 +193,4 @@ class AppReach:
                 authorities=config.query_ssl_ca_location,
                 insecure=config.query_insecure,
             )
-        here = self._here()
-        return remote.Everywhere(self, self._caller, wire, here, out_of_reach=self._out_of_reach)
-
-    def _out_of_reach(self, task: TaskId) -> bool:
-        """Return whether a task is elsewhere, and no instance has an endpoint, for certain."""
-        status = self._status()
-        return status.without_endpoints and task not in status.tasks
+        return remote.Everywhere(self, self._caller, wire, self._here())

@@ -212,11 +212,7 @@ class GroupAssignor:
                 if task.subtopology in stateful[member]
             }
         chosen = {task: member for member in tasks for task in plan[member].active}
-        hosts = _hosts(states, {**chosen, **owners}, standbys)
-        # An empty map says that queries reach no other member. While a task waits for its owner,
-        # it may still move to the member that asks, so nothing is told.
-        waiting = any(len(free[member]) < len(plan[member].active) for member in tasks)
-        packed = b"" if waiting and not hosts else pack_hosts(hosts)
+        hosts = pack_hosts(_hosts(states, {**chosen, **owners}, standbys))
         processes = {state.process_id for state in states.values()} - {""}
         asker = _asker({member: states[member] for member in tasks})
         uncovered = self._left_out.difference(*(versions[member].topics for member in tasks))
@@ -235,7 +231,7 @@ class GroupAssignor:
                 for member in tasks
             }
 
-        given = encoded(packed)
+        given = encoded(hosts)
         size = told + sum(len(each.user_data) for each in given.values())
         if hosts and size > _MOST_BYTES:
             _log.warning(

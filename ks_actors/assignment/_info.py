@@ -127,9 +127,7 @@ class TaskList(msgspec.Struct, frozen=True, array_like=True):
     `processes` are the process ids of all current members. `standbys` are the tasks to follow as
     standbys.
 
-    Leaders before version 4 omit the remaining fields. `packed` are the compressed `hosts`. It is
-    empty if the leader tells no map; a map of no members tells that none has an endpoint, and that
-    all tasks are where they stay.
+    Leaders before version 4 omit the remaining fields. `packed` are the compressed `hosts`.
     `warmups` are those of the `standbys` that get a task's state ahead
     of the task. `uncovered` are the subtopologies that no member runs. `failure` is the reason why
     the group keeps its last assignment, empty if it does not. With `kept`, the members keep their
@@ -253,8 +251,8 @@ def decode_member(user_data: bytes) -> MemberState:
 
 
 def pack_hosts(hosts: Collection[HostedTasks]) -> bytes:
-    """Return the compressed map of all members for `encode_tasks`."""
-    return zlib.compress(_encode(hosts), 9)
+    """Return the compressed map of all members for `encode_tasks`; empty for no member."""
+    return zlib.compress(_encode(hosts), 9) if hosts else b""
 
 
 def encode_tasks(
@@ -270,8 +268,7 @@ def encode_tasks(
 ) -> MemberAssignment:
     """Return the assignment of a member with these tasks and standbys; see TaskList.
 
-    `processes` are the process ids of all members. `hosts` are from `pack_hosts`, or empty to tell
-    no map.
+    `processes` are the process ids of all members. `hosts` are from `pack_hosts`.
     """
     listed = tuple(
         (task.subtopology, task.partition, tuple((topic, number) for topic, number in tasks[task]))

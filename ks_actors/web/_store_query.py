@@ -92,7 +92,7 @@ async def query_store(app: App, request: Request) -> Rows:
 
     `as` says how to read the text of keys: text, json, hex, base64, or auto, which takes the first
     of these that finds rows. `stale` allows standbys, `everywhere` reads all instances. Raises
-    Refusal, UnknownStore, QueryFailed, NotRunning, and ConfigError if no instance has an address.
+    Refusal, UnknownStore, QueryFailed and NotRunning.
     """
     name = request.path_params["name"]
     limit = number(request, "limit", _ROWS, most=_MOST_ROWS)

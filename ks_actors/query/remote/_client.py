@@ -124,9 +124,8 @@ class Client:
 
         `config` has the application id, the address and login of Kafka, and `query_token` and
         `query_ssl_ca_location` where the app has them. The client is no member of the group.
-        `log` is an open log to use in place of the config's. Raises as the constructor, LogError
-        when Kafka does not answer, and ConfigError at once if no member of the group has
-        `application_server`.
+        `log` is an open log to use in place of the config's. Raises as the constructor and LogError
+        when Kafka does not answer.
         """
         made = cls.__new__(cls)
         made._seeds = ()
@@ -215,10 +214,7 @@ class Client:
         return None
 
     async def _members(self, log: Log) -> list[Endpoint]:
-        """Return the endpoints that the members of the group have told it.
-
-        Raises ConfigError if there are members, all assigned, and none has an endpoint.
-        """
+        """Return the endpoints that the members of the group have told it."""
         assert self._group is not None
         if not isinstance(log, TellsGroups):
             raise ConfigError("Client.of_group: this log describes no groups: give addresses")
@@ -228,19 +224,11 @@ class Client:
             # Known instances may answer all the same.
             _log.warning("the members of the group cannot be looked up", exc_info=True)
             return []
-        found, lacking = [], 0
+        found = []
         for member in members:
             # Members of another program have data of their own, and no endpoint.
             with suppress(SerializationError, ValueError):
-                address = decode_member(member.user_data).endpoint
-                # A rebalance hides the data of members, and others may be about to join.
-                lacking += not address and member.partitions is not None
-                found.append(Endpoint.of(address))
-        if members and lacking == len(members):
-            raise ConfigError(
-                f"no instance of group {self._group.application_id} has application_server: set "
-                "it on each, to the address host:port where it answers queries"
-            )
+                found.append(Endpoint.of(decode_member(member.user_data).endpoint))
         return found
 
     def _known_endpoints(self) -> list[Endpoint]:

@@ -7,20 +7,13 @@ from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final
 
-from ks_actors._errors import (
-    ConfigError,
-    FailureReason,
-    KsActorsError,
-    NotRunning,
-    QueryFailed,
-)
+from ks_actors._errors import FailureReason, KsActorsError, NotRunning, QueryFailed
 from ks_actors.query._calls import NO_KEY
 from ks_actors.query._reach import count
 from ks_actors.query.remote._caller import Unreachable
 from ks_actors.query.remote._messages import Ask
 from ks_actors.query.remote._places import not_present, owner_of
 from ks_actors.query.remote._rows import COUNT, merged, place_of
-from ks_actors.records import TaskId
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -68,8 +61,7 @@ class Everywhere:
     others, while its membership lease holds. With `stale` a standby is asked as well when there is
     no answer within 50 ms, or when the task is being restored. Each lookup and each scan is tried
     again until its deadline while instances move, restart or do not answer; a scan only as long as
-    it has returned no row. Each raises ConfigError at once for a task that is `out_of_reach`, since
-    no instance has an endpoint.
+    it has returned no row.
     """
 
     def __init__(
@@ -78,14 +70,11 @@ class Everywhere:
         caller: Caller,
         wire: Wire,
         here: Here | None = None,
-        *,
-        out_of_reach: Callable[[TaskId], bool] = lambda _: False,
     ) -> None:
         self._directory = directory
         self._caller = caller
         self._wire = wire
         self._here = here
-        self._out_of_reach = out_of_reach
         # Lookups of global stores take turns at all instances.
         self._turn = 0
 
@@ -187,20 +176,11 @@ class Everywhere:
         return [*([owner.active] if owner.active is not None else []), *owner.standbys]
 
     def _owner(self, how: How, facts: StoreFacts, partition: int) -> Endpoint:
-        """Return the endpoint of the instance with the active task.
-
-        Raises QueryFailed, and ConfigError if another attempt would not help.
-        """
+        """Return the endpoint of the instance with the active task. Raises QueryFailed."""
         if facts.subtopology is None:
             found = next(iter(self._holders(facts, partition)), None)
         else:
             found = owner_of(self._directory.endpoints(), facts, partition).active
-            if found is None and self._out_of_reach(TaskId(facts.subtopology, partition)):
-                raise ConfigError(
-                    f"partition {partition} of store {how.store} is not on this instance, and no "
-                    "instance of the app has application_server: set it on each, to the address "
-                    "host:port where it answers queries"
-                )
         if found is None:
             raise not_present(
                 f"partition {partition} of store {how.store} is on no instance now, or on one "

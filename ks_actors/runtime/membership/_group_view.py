@@ -69,8 +69,6 @@ class GroupView:
         self._standing: frozenset[TaskId] = frozenset()
         # All members with their tasks, as of the last assignment; empty if none has an endpoint.
         self.hosts: tuple[HostedTasks, ...] = ()
-        # Whether the last assignment says that no member has an endpoint, and that no task moves.
-        self.without_endpoints: bool = False
         self._told_of_map: bool = False
         self._left_out: Mapping[int, str] = left_out or {}
         # The queries of the topology that no member runs, as of the last assignment; None while
@@ -92,7 +90,7 @@ class GroupView:
         told = decode_list(assignment)
         tasks = dict(self._last) if told.kept else decode_tasks(assignment)
         if not told.kept:  # else the assignment has no map
-            self._take_map(told)
+            self.hosts = self._hosts(told)
             self.uncovered = (
                 tuple(
                     sorted(
@@ -115,12 +113,10 @@ class GroupView:
             self._standing = decode_standbys(assignment)
         return tasks
 
-    def _take_map(self, told: TaskList) -> None:
-        """Take the map of all members; warn once of one that cannot be decoded."""
-        self.hosts, self.without_endpoints = (), False
+    def _hosts(self, told: TaskList) -> tuple[HostedTasks, ...]:
+        """Return the map of all members; warn once of one that cannot be decoded."""
         try:
-            self.hosts = told.hosts
-            self.without_endpoints = bool(told.packed) and not self.hosts
+            return told.hosts
         except SerializationError as error:
             if not self._told_of_map:
                 self._told_of_map = True
@@ -131,6 +127,7 @@ class GroupView:
                     error,
                     told.version,
                 )
+            return ()
 
     def failure(self, assignment: MemberAssignment) -> tuple[str, bool]:
         """Return why the group keeps its last assignment, and whether to ask for another one.
@@ -191,7 +188,7 @@ class GroupView:
         wrong answer: an instance answers only for tasks that it has, and while its own lease holds;
         other attempts are repeated. The next assignment replaces the map.
         """
-        self._processes, self._last, self.without_endpoints = frozenset(), {}, False
+        self._processes, self._last = frozenset(), {}
         self.uncovered = self._unknown
 
     @property

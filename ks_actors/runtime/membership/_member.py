@@ -53,8 +53,7 @@ class MemberStatus(NamedTuple):
 
     `member_id` is None before the instance has joined its group. Stores of `pending` tasks are
     being opened or restored. `hosts` are all members with their tasks, if any has an endpoint.
-    `uncovered` are the queries that no member runs; None while not known. `without_endpoints` says
-    that certainly no member has an endpoint, and that no rebalance is under way.
+    `uncovered` are the queries that no member runs; None while not known.
     """
 
     member_id: str | None
@@ -63,7 +62,6 @@ class MemberStatus(NamedTuple):
     pending: frozenset[TaskId]
     hosts: tuple[HostedTasks, ...] = ()
     uncovered: tuple[str, ...] | None = ()
-    without_endpoints: bool = False
 
 
 @final
@@ -173,8 +171,7 @@ class Member(Actor[m.MemberMessage]):
         """Return the membership and the tasks; callable from any thread."""
         group, view = self._membership.group, self._group
         found = self._tasks, frozenset(self._pending), view.hosts, view.uncovered
-        without_endpoints = view.without_endpoints and not self._departing.between
-        return MemberStatus(group.member_id, group.generation, *found, without_endpoints)
+        return MemberStatus(group.member_id, group.generation, *found)
 
     async def signal(self, signal: Signal) -> None:
         """Follow the group from the start; leave it at the end."""

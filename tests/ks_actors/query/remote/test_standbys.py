@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ks_actors import ConfigError, NotRunning, QueryFailed, StreamsConfig
+from ks_actors import NotRunning, QueryFailed, StreamsConfig
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.query import Client, FailureReason
 from ks_actors.query.remote._caller import Unreachable
@@ -52,26 +52,6 @@ def test_a_standby_answers_stale_queries_at_once(monkeypatch: pytest.MonkeyPatch
     """Queries that may not be stale wait for the group to move the task, as do all without standbys."""
     absent = FailureReason.NOT_PRESENT
     assert stale_run(monkeypatch, standbys=1) == [3, True, absent, False, 3]
-
-
-def test_without_addresses_a_partition_that_is_about_to_come_is_waited_for() -> None:
-    """Only the map of a group at rest is final: while one rebalances, or a task waits for its owner, that task may come here."""
-
-    keys = [f"k{number}" for number in range(12)]
-
-    async def join(first: AppHarness) -> tuple[list[bool], list[bool]]:
-        for key in keys:
-            await first.produce("words", key, "word")
-        await first.caught_up()
-        async with first.another() as second:
-            reader = second.app.store("counts", everywhere=True)
-            found = await asyncio.gather(*map(reader.get, keys), return_exceptions=True)
-            assert {one if isinstance(one, int) else type(one) for one in found} == {1, ConfigError}
-            await asyncio.sleep(5)
-            return [one == 1 for one in found], [second.app.owner("counts", key).here for key in keys]
-
-    found, here = run_app(join, counting(), **(OPTIONS | {"application_server": None}))
-    assert found == here
 
 
 async def test_of_several_ways_the_first_answer_counts() -> None:
