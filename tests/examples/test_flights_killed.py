@@ -40,7 +40,7 @@ def moments() -> Iterator[tuple[str, int, float]]:
     source = random.Random(seed)
     for place in sorted(source.random() for _ in range(examples(KILLS))):
         what, share = ("loading", place / LOADING) if place < LOADING else ("processing", (place - LOADING) / (1 - LOADING))
-        yield what, int(share * (taken() - LEFT)), source.uniform(0, 0.15)
+        yield what, int(share * max(taken() - LEFT, taken() // 2)), source.uniform(0, 0.15)
 
 
 async def kill_at(directory: Path, moment: tuple[str, int, float], *options: str) -> None:

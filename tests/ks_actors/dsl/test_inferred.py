@@ -450,8 +450,8 @@ def test_an_unknown_type_is_asked_for_by_its_place() -> None:
         b.build(StreamsConfig(application_id="app"))
     told = str(missing.value)
     line = test_an_unknown_type_is_asked_for_by_its_place.__code__.co_firstlineno
-    place = f"test_inferred.py:{line + 3}"
-    assert f"value of sink KSTREAM-SINK-0000000002, which writes to out, at {place}, made by map_values at {place}: write Produced(value=Order)" in told
+    place = f"at test_inferred.py:{line + 3}"
+    assert f"value of sink KSTREAM-SINK-0000000002, which writes to out, {place}, made by map_values {place}: write Produced(value=Order)" in told
     assert f"which reads raw, at test_inferred.py:{line + 4}: write Consumed(str, Order)" in told
     assert f'at test_inferred.py:{line + 5}: write Materialized("name", value=Order)' in told
     assert "or annotate the functions" in told

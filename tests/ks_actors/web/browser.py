@@ -83,8 +83,8 @@ class Seen:
 
 
 @functools.cache
-def _profile(path: str) -> Path:
-    """Start the browser of all tests, which ends with this process, and return its directory: a start takes longer than most tests."""
+def _shared(path: str) -> tuple[subprocess.Popen[bytes], Path]:
+    """Start the browser of all tests, which ends with this process, and return it with its directory: a start takes longer than most tests."""
     directory = Path(tempfile.mkdtemp(prefix="browser-"))
     command = [path, *_FLAGS, f"--user-data-dir={directory}"]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)  # noqa: S603 - the machine's own
@@ -99,13 +99,18 @@ def _profile(path: str) -> Path:
         shutil.rmtree(directory, ignore_errors=True)
 
     atexit.register(end)
-    return directory
+    return process, directory
 
 
 @asynccontextmanager
 async def browsing(url: str, **options: Any) -> AsyncIterator[Seen]:
     """Open a page; at the end its console must have no error. `options` are those of a browser context."""
-    place = _profile(require_browser()) / "DevToolsActivePort"
+    process, directory = _shared(require_browser())
+    if process.poll() is not None:
+        # A test has ended it: that is no fault of the next ones.
+        _shared.cache_clear()
+        _, directory = _shared(require_browser())
+    place = directory / "DevToolsActivePort"
     await until(lambda: place.exists() and len(place.read_text().splitlines()) == 2, "the browser listens")
     port, address = place.read_text().splitlines()
     async with async_playwright() as playwright:

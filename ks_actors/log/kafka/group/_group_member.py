@@ -546,15 +546,16 @@ class GroupMember:
 
         The member keeps its partitions and its lease until then.
         """
-        try:
-            while True:
+        while True:
+            try:
                 await self._beat_once(group)
-                await asyncio.sleep(self._beat_seconds)
-        except MemberRemoved as removal:
-            # There is a new generation, maybe without this member.
-            self._lease.end()
-            if removal.forget:
-                raise
+            except MemberRemoved as removal:
+                # There is a new generation, maybe without this member. If its answer to the join is
+                # lost, only heartbeats tell the member later that it was removed.
+                self._lease.end()
+                if removal.forget:
+                    raise
+            await asyncio.sleep(self._beat_seconds)
 
     async def _beat_once(self, group: GroupMetadata) -> int:
         """Return the group's error code. Raises MemberRemoved if it ends the membership."""
