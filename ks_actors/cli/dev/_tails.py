@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, final
 
 from ks_actors._errors import OffsetOutOfRange
@@ -41,6 +43,8 @@ class Tails:
         self._show = show
         self._fetcher = log.fetcher(client_id=CLIENT, isolation=_COMMITTED)
         self._places: list[TopicPartition] = []
+        # Fetched, and not shown yet.
+        self._found: deque[Fetched] = deque()
         self._decoders: dict[str, tuple[Any, Any, NeedsToRead]] = {}
 
     async def add(self, topics: Iterable[str], start: Literal["begin", "end"]) -> None:
@@ -74,18 +78,26 @@ class Tails:
             await self._fetcher.close()
 
     async def _fetch(self, wait_ms: int) -> bool:
-        try:
-            found = await self._fetcher.fetch(max_wait_ms=wait_ms)
-        except OffsetOutOfRange as error:
-            # Records of a repartition topic are deleted once they are processed.
-            self._fetcher.seek(error.partition, error.begin)
-            return True
-        for fetched in found:
+        if not self._found:
+            try:
+                self._found.extend(await self._fetcher.fetch(max_wait_ms=wait_ms))
+            except OffsetOutOfRange as error:
+                # Records of a repartition topic are deleted once they are processed.
+                self._fetcher.seek(error.partition, error.begin)
+                return True
+        shown = bool(self._found)
+        while self._found:
+            fetched = self._found.popleft()
             *_, needs = self._decoder(fetched.partition.topic)
-            await needs.meet(fetched.batch)
+            try:
+                await needs.meet(fetched.batch)
+            except asyncio.CancelledError:
+                # `finish` prints it: the fetcher does not return it again.
+                self._found.appendleft(fetched)
+                raise
             for line in self._lines(fetched):
                 self._show(line)
-        return bool(found)
+        return shown
 
     def _lines(self, fetched: Fetched) -> Iterator[Line]:
         topic, batch = fetched.partition.topic, fetched.batch
