@@ -46,11 +46,6 @@ class Lease:
         """Return the time of the lease's clock, in seconds."""
         return self._clock()
 
-    @property
-    def until(self) -> float:
-        """The end of the lease by its clock; minus infinity before the first heartbeat."""
-        return self._until
-
     def extend(self, until: float) -> None:
         """Extend the lease to this time of its clock; never shorten it."""
         self._until = max(self._until, until)
