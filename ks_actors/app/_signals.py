@@ -67,17 +67,21 @@ class _Signals:
             signal.signal(number, lambda *_: call(self.count, number))
 
     def count(self, number: signal.Signals) -> None:
-        if self.received and not self._ignored and number is signal.SIGTERM:
-            member = current_member()
-            if member is not None and member.asked:
-                self._ignored = True
-                return
+        member = current_member()
+        asked = member is not None and member.asked
+        if self.received and asked and not self._ignored and number is signal.SIGTERM:
+            self._ignored = True
+            return
         self.received += 1
         if self.received == 1:
             # No effect after the end of the work: the app is closed, and only the loop is still
             # open. An interrupt would leave its threads behind.
             self.task.cancel()
             return
+        if member is not None:
+            # A request of the supervisor that comes later must not end this process as a third
+            # signal does.
+            member.asked = True
         for each in _NUMBERS:
             with suppress(NotImplementedError):
                 self._loop.remove_signal_handler(each)

@@ -18,14 +18,18 @@ NOTES, PLAN = Path(sys.argv[1]), Path(sys.argv[2])
 
 
 async def close_slowly(slow: str, member: MemberProcess, step: Callable[[str], None]) -> None:
-    """Heed signals as an app does; close when the file `slow` exists, or, with "leaves", once this member is not to return."""
+    """Heed signals as an app does; close when the file `slow` exists, or, with "leaves", once this member is not to return.
+
+    With "end", the supervisor itself has to tell that.
+    """
     from ks_actors.app._signals import until_signal  # noqa: PLC0415 - the import takes long
 
     def wait() -> None:
-        while member.returns if slow == "leaves" else not Path(slow).exists():
+        while member.returns if slow in {"leaves", "end"} else not Path(slow).exists():
             threading.Event().wait(0.01)
 
     async def work() -> None:
+        member.returns = slow == "end"
         step("runs")
         try:
             await asyncio.Event().wait()

@@ -341,6 +341,20 @@ async def test_a_unit_of_systemd_closes_members_cleanly(tmp_path: Path) -> None:
         assert "1 hurries" not in running.events()
 
 
+async def test_a_request_to_close_is_no_third_signal_of_a_member_that_hurries(tmp_path: Path) -> None:
+    """Its own two signals may come before the supervisor's request, which must not end it at once."""
+    async with supervised(tmp_path, 1, {"1": {"slow": "end"}}) as running:
+        await running.run()
+        (process,) = running.pids("1 runs")
+        os.kill(process, signal.SIGTERM)
+        await until(lambda: running.events()[-1] == "1 closing")
+        os.kill(process, signal.SIGINT)
+        await until(lambda: running.events()[-1] == "1 hurries")
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await soon(running.code) == 0
+        assert running.events()[-1] == "1 closes"
+
+
 async def test_a_member_that_rolls_leaves_the_group_at_the_end(tmp_path: Path) -> None:
     """SIGTERM while a member closes for another start: nobody starts it again, so it does not stay a member."""
     async with supervised(tmp_path, 1, {"1": {"slow": "leaves"}}) as running:
