@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from contextvars import copy_context
 from functools import partial
 from math import inf, nextafter
 from typing import TYPE_CHECKING, TypeVarTuple, Unpack, final
@@ -24,7 +25,8 @@ class ManualTimer:
     def __init__(self, when: float, call: Callable[[], object], context: Context | None) -> None:
         self._when = when
         self._call: Callable[[], object] | None = call
-        self._context = context
+        # As on a loop of asyncio, the call runs in the context that set the timer.
+        self._context = copy_context() if context is None else context
         self._cancelled = False
 
     def __repr__(self) -> str:

@@ -131,6 +131,22 @@ def test_timers_keep_their_context() -> None:
     assert on_virtual_loop(main) == ["set"]
 
 
+def test_timers_run_in_the_context_that_sets_them() -> None:
+    """As on a loop of asyncio: a variable of the caller at that time is what the call sees."""
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
+
+    async def main() -> list[str]:
+        seen: list[str] = []
+        variable.set("set")
+        asyncio.get_running_loop().call_later(1, lambda: seen.append(variable.get()))
+        asyncio.get_running_loop().call_at(1.5, lambda: seen.append(variable.get()))
+        variable.set("set later")
+        await asyncio.sleep(2)
+        return seen
+
+    assert on_virtual_loop(main) == ["set", "set"]
+
+
 def test_time_stands_still_while_a_thread_works() -> None:
     """A job in an executor is waited for in real time, timeouts around it do not pass meanwhile."""
     release = threading.Event()

@@ -27,13 +27,29 @@ class _Caller(Protocol):
 
 
 C = TypeVar("C", bound=_Caller)
-# The loop time by which a task's current call ends.
-_ends: ContextVar[float] = ContextVar("ends", default=math.inf)
+
+
+class _Call:
+    """A call under way, and the loop time by which it ends.
+
+    Tasks, callbacks and timers that begin during a call inherit its context for good. The deadline
+    must not outlive the call: they may belong to others, such as a fetcher that hears of a topic.
+    """
+
+    __slots__ = ("ends",)
+
+    def __init__(self, ends: float) -> None:
+        self.ends: float = ends
+
+
+_call: ContextVar[_Call | None] = ContextVar("call", default=None)
 
 
 def end_of_step(limit_ms: int) -> float:
     """Return the loop time by which a step ends: after its own limit, or with the whole call."""
-    return min(asyncio.get_running_loop().time() + limit_ms / 1000, _ends.get())
+    ends = asyncio.get_running_loop().time() + limit_ms / 1000
+    call = _call.get()
+    return ends if call is None else min(ends, call.ends)
 
 
 def as_one_call(
@@ -43,10 +59,12 @@ def as_one_call(
 
     @wraps(method)
     async def limited(self: C, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        token = _ends.set(end_of_step(self._client.options.api_timeout_ms))
+        call = _Call(end_of_step(self._client.options.api_timeout_ms))
+        token = _call.set(call)
         try:
             return await method(self, *args, **kwargs)
         finally:
-            _ends.reset(token)
+            call.ends = math.inf
+            _call.reset(token)
 
     return limited

@@ -12,7 +12,7 @@ from ks_actors._errors import LogError, LogTimeout
 from ks_actors.log import Assigned, IsolationLevel, MemberAssignment, NewMember, NewTopic, OffsetAndMetadata
 from ks_actors.log._groups import GroupMember
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
-from ks_actors.log.kafka.client import Unavailable
+from ks_actors.log.kafka.client import Unavailable, as_one_call
 from ks_actors.log.kafka.client._connections import COORDINATION, MAIN
 from ks_actors.log.kafka.wire import MetadataRequest
 from tests.ks_actors.log.kafka.client.answering import FIRST, SECOND, TOPIC, WAY_S, Brokers, in_virtual_time
@@ -111,6 +111,42 @@ def test_a_request_holds_its_deadline(brokers: Brokers, state: str, connected: b
             error = await within(0.5, client.send(1, MetadataRequest([]), channel="other", timeout_ms=500))
             assert isinstance(error, Unavailable) or (error is None and state == "muted" and not connected)
         brokers.turn("well")
+
+    with_log(brokers, test)
+
+
+def test_the_deadline_of_a_call_binds_nothing_that_outlives_it(brokers: Brokers) -> None:
+    """A task or timer that begins during a call, such as the fetcher's when it hears of a topic, has its own limits behind the end of that call."""
+
+    class Caller:
+        def __init__(self, log: KafkaLog) -> None:
+            self._client = log._client
+            self.heir: asyncio.Task[float] | None = None
+
+        def begin(self) -> None:
+            self.heir = asyncio.ensure_future(self.outlive())
+
+        async def outlive(self) -> float:
+            end = now() + 3 * CALL_S
+            await asyncio.sleep(2 * CALL_S)
+
+            async def attempt() -> float:
+                if now() < end:
+                    raise Unavailable("not yet")
+                return now()
+
+            return await self._client.retry("it", attempt, timeout_ms=2 * CALL_S * 1_000)
+
+        @as_one_call
+        async def call(self) -> None:
+            asyncio.get_running_loop().call_later(1, self.begin)
+            await asyncio.sleep(2)
+
+    async def test(log: KafkaLog) -> None:
+        caller = Caller(log)
+        await caller.call()
+        assert caller.heir is not None
+        assert await caller.heir >= 3 * CALL_S
 
     with_log(brokers, test)
 
