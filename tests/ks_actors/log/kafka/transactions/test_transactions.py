@@ -236,7 +236,7 @@ async def test_a_commit_that_is_cancelled_behind_its_decision_is_repeated(log: K
     committing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await committing
-    with pytest.raises(LogError, match="outcome of the last transaction of .* is unknown"):
+    with pytest.raises(LogError, match=r"outcome of the last transaction of .* is unknown"):
         await write(producer, partition, b"too early")
     await producer.commit({}, NOBODY)
     await write(producer, partition, b"b")
