@@ -20,6 +20,8 @@ _LONGEST_PAUSE: Final = 1.0
 # With less time there is no second attempt, but the first attempt is not cut short.
 _LEAST_SECONDS: Final = 1.0
 _ONE_CALL_SECONDS: Final = 60.0
+# More than the longest pause before failed work is fetched again.
+_FETCHED_AGAIN_SECONDS: Final = 10.0
 # The number of names in an error; the others are counted.
 _NAMED: Final = 5
 _log = component_log(__name__)
@@ -166,14 +168,17 @@ def with_names(what: str, about: Collection[object]) -> str:
 class Outage:
     """The time limit for retries of failed work: the log did not answer, or a transaction was void.
 
-    Work is retried until `seconds` have passed since it was first requested.
+    Work is retried until `seconds` have passed since it was first requested. Times are in seconds,
+    of one clock.
     """
 
-    __slots__ = ("_error", "_seconds", "_since")
+    __slots__ = ("_error", "_failed", "_seconds", "_since")
 
     def __init__(self, seconds: float) -> None:
         self._seconds: float = seconds
         self._since: float | None = None
+        # The time of the last failure.
+        self._failed: float = 0.0
         self._error: Exception | None = None
 
     def bears(self, error: Exception, asked: float, now: float) -> bool:
@@ -182,18 +187,24 @@ class Outage:
         if not (aborted or isinstance(error, LogTimeout)) or isinstance(error, NoAnswer):
             return False
         since = self._since = asked if self._since is None else self._since
+        self._failed = now
         # The log answers that a transaction is void: without work there is no failure.
         self._error = None if aborted else error
         return now - since < self._seconds
 
-    def too_long(self, now: float) -> Exception | None:
+    def too_long(self, now: float, away: float, *, idle: bool) -> Exception | None:
         """Return the last error once the outage has lasted too long.
 
-        Callers check this periodically: without input, no work may fail again.
+        Callers check this periodically while no commit is due: without input, no work may fail
+        again. `away` is the time for which a broker has not answered, 0 if all answer; the outage
+        lasts if that began before the last failure. The outage is over if there is nothing to
+        commit (`idle`) so long after the last failure: work to repeat would have come back.
         """
-        if self._since is None or self._error is None or now - self._since < self._seconds:
+        if self._since is None or now - self._since < self._seconds:
             return None
-        error, self._since, self._error = self._error, None, None
+        error = self._error if away and now - away <= self._failed else None
+        if error or (idle and now - self._failed >= self._seconds + _FETCHED_AGAIN_SECONDS):
+            self.over()
         return error
 
     def over(self) -> None:

@@ -245,7 +245,7 @@ class KafkaLog(BaseLog):
         self._parts[part] = None
         try:
             async with in_background(
-                self._admin.try_to_learn_limits(topics), f"limits for {part.client_id}"
+                self._admin.learn_limits(topics), f"limits for {part.client_id}"
             ):
                 await part.start()
         except BaseException:

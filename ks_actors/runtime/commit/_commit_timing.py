@@ -86,6 +86,8 @@ class CommitTiming:
         self._period: float = interval * (0.99 if transactional else 1.0)
         # The time at which the timer ends next.
         self.due: float = 0.0
+        # Whether there was nothing to commit, and no work under way, at the last `wait`.
+        self.idle = False
         self._first_commit = FirstCommit(metrics.tasks, lambda: metrics.touched().values())
         # The time since which there is nothing to commit, and the time of the first work after it.
         self._since: float = 0.0
@@ -110,7 +112,7 @@ class CommitTiming:
 
     def wait(self, now: float, *, allowed: bool) -> float | None:
         """Return the seconds to wait before the next check; None when a commit is due at `now`."""
-        self._metrics.commits_rest = False
+        self._metrics.commits_rest = self.idle = False
         if not allowed:
             # The next tasks come after the rebalance: the wait for all of them starts again.
             self._first_commit.forget()
@@ -126,7 +128,8 @@ class CommitTiming:
 
     def _wait_for_work(self, now: float) -> float | None:
         nothing = not any(map(_has_work_for, self._metrics.tasks.values()))
-        if nothing and not self._metrics.at_work():
+        self.idle = nothing and not self._metrics.at_work()
+        if self.idle:
             self._metrics.commits_rest, self._since, self._begun_at = True, now, None
             return max(self.interval, _REST_S)
         if (left := self._until_done(now)) is not None:

@@ -183,11 +183,12 @@ class Committer(Actor[CommitterMessage]):
 
     async def _commit_by_time(self) -> float:
         """Commit, or put the commit off a little; return the seconds until the next check."""
-        if (error := self._outage.too_long(self.ctx.time())) is not None:
-            self._instance.tell(m.Fatal(error, rolled_back=True))
         request = m.Commit(None, "commit_interval_ms has passed", due_only=True)
-        allowed = self._permission.allows(request)
-        if (seconds := self._timing.wait(self.ctx.time(), allowed=allowed)) is not None:
+        allowed, now = self._permission.allows(request), self.ctx.time()
+        if (seconds := self._timing.wait(now, allowed=allowed)) is not None:
+            away = self._metrics.unreachable_ms() / 1000
+            if error := self._outage.too_long(now, away, idle=self._timing.idle):
+                self._instance.tell(m.Fatal(error, rolled_back=True))
             return seconds
         await self._commit(request)
         return self._timing.next(self.ctx.time())

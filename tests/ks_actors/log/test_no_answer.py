@@ -179,13 +179,34 @@ def test_an_outage_is_borne_from_the_first_failure_on() -> None:
     assert not outage.bears(NoAnswer("late"), asked=0, now=60)
     outage.over()
     assert outage.bears(late, asked=240, now=539)
-    assert outage.too_long(539) is None
-    assert outage.too_long(540) is late
-    assert outage.too_long(1_000) is None
+    assert outage.too_long(539, 400, idle=True) is None
+    assert outage.too_long(540, 400, idle=True) is late
+    assert outage.too_long(1_000, 400, idle=True) is None
     outage.over()
     assert outage.bears(TransactionAborted("void"), asked=0, now=299)
-    assert outage.too_long(500) is None
+    assert outage.too_long(500, 500, idle=True) is None
     assert not outage.bears(TransactionAborted("void"), asked=290, now=300)
+
+
+@pytest.mark.parametrize("error", [LogTimeout("late"), TransactionAborted("void")])
+def test_an_outage_is_over_when_the_log_answers_and_no_work_is_left(error: Exception) -> None:
+    """Failures hours apart are two outages; with work to repeat in between they are one, however rare the retries are."""
+    rare, ended = Outage(300), Outage(300)
+    for outage in (rare, ended):
+        assert outage.bears(error, asked=0, now=60)
+    assert rare.too_long(7_000, 0, idle=False) is None
+    assert not rare.bears(error, asked=7_200, now=7_201)
+    # A broker that is away now, but was not when the work failed, is another outage.
+    assert ended.too_long(7_000, 5, idle=True) is None
+    assert ended.bears(error, asked=7_200, now=7_201)
+
+
+def test_work_that_waits_to_be_fetched_again_is_no_end_of_an_outage() -> None:
+    """With a short time limit the pause before the retry may be longer than the limit."""
+    outage = Outage(2)
+    assert outage.bears(TransactionAborted("void"), asked=0, now=1)
+    assert outage.too_long(8, 0, idle=True) is None
+    assert not outage.bears(TransactionAborted("void"), asked=9, now=10)
 
 
 @in_virtual_time

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from sys import maxsize
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar, final
 
 from ks_actors._errors import (
@@ -56,8 +57,7 @@ _log = component_log(__name__)
 _EARLIEST = -2
 _LATEST = -1
 _ISOLATION = {IsolationLevel.READ_UNCOMMITTED: 0, IsolationLevel.READ_COMMITTED: 1}
-_USUAL_LIMIT = 1_048_588
-# Seconds for which a looked-up limit is trusted.
+# Seconds from a lookup of limits, even without an answer, to the next one.
 _LIMITS_S = 300
 
 
@@ -308,7 +308,7 @@ class Admin:
     ) -> dict[str, dict[str, str]]:
         """Return configs of topics.
 
-        A topic has no configs if it is deleted, may not be described, or has an invalid name.
+        A topic has no configs if it may not be described; a missing topic is left out.
         """
         if not topics:
             return {}
@@ -316,16 +316,15 @@ class Admin:
         response = await self._client.send_to_any(
             request, lambda answer: [code for code, *_ in answer.resources if code != UNKNOWN]
         )
-        found: dict[str, dict[str, str]] = {}
+        found: dict[str, dict[str, str]] = {topic: {} for topic in topics}
         for code, detail, _, topic, entries in response.resources:
             error = error_of(code, f"to describe topic {topic}", detail) if code else None
-            if (
-                error is not None
-                and code != INVALID_TOPIC_EXCEPTION
-                and not isinstance(error, NotAuthorized | UnknownTopicOrPartition)
-            ):
+            if code == INVALID_TOPIC_EXCEPTION or isinstance(error, UnknownTopicOrPartition):
+                found.pop(topic, None)
+            elif error is None or isinstance(error, NotAuthorized):
+                found[topic] = {name: value for name, value, *_ in entries if value is not None}
+            else:
                 raise error
-            found[topic] = {name: value for name, value, *_ in entries if value is not None}
         return found
 
     async def set_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
@@ -354,31 +353,27 @@ class Admin:
         return entry[1]
 
     def limit(self, topic: str) -> int:
-        """Return the last known max.message.bytes of a topic, else Kafka's default."""
+        """Return the last known max.message.bytes of a topic; no limit if it is unknown."""
         entry = self._limits.get(topic)
-        return _USUAL_LIMIT if entry is None else entry[1]
+        return maxsize if entry is None else entry[1]
 
     async def learn_limits(self, topics: Iterable[str]) -> None:
-        """Look up max.message.bytes of topics; without permission use Kafka's default."""
-        asked = [topic for topic in dict.fromkeys(topics) if self.known_limit(topic) is None]
-        configs = await self._configs(asked, ["max.message.bytes"])
-        # With an expired entry the next call asks again for a topic that does not exist yet.
-        self._limits |= dict.fromkeys(asked, (0, _USUAL_LIMIT))
-        self._note_limits(configs)
+        """Look up max.message.bytes of topics that have no fresh value.
 
-    async def try_to_learn_limits(self, topics: Iterable[str]) -> None:
-        """Look up limits before the first records, so that no record waits for the lookup.
-
-        On an error the first records repeat the lookup.
+        Without permission or after an error it is unknown, and the leaders decide: they refuse
+        batches that are too large.
         """
+        asked = [topic for topic in dict.fromkeys(topics) if self.known_limit(topic) is None]
         try:
-            await self.learn_limits(topics)
+            configs = await self._configs(asked, ["max.message.bytes"])
         except LogError as error:
-            _log.debug(
-                "could not look up max.message.bytes; the first record of the topic tries again: "
-                "%s",
-                error,
-            )
+            _log.debug("could not look up max.message.bytes; the leaders decide: %s", error)
+            configs = {topic: {} for topic in asked}
+        # An unknown limit is kept, too: otherwise each write would ask again. With an expired entry
+        # the next call asks again for a topic that does not exist yet.
+        until = asyncio.get_running_loop().time() + _LIMITS_S
+        self._limits |= {topic: (until if topic in configs else 0, maxsize) for topic in asked}
+        self._note_limits(configs)
 
     def _note_limits(self, configs: Mapping[str, Mapping[str, str]]) -> None:
         until = asyncio.get_running_loop().time() + _LIMITS_S

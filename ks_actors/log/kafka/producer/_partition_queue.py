@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from math import inf
+from sys import maxsize
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from ks_actors.log.kafka.client import Backoff
@@ -78,7 +79,10 @@ class InFlightBatch:
         half, sequence, first = self.batch.count // 2, self.sequence, self.first
         for part in (self.records.slice(0, half), self.records.slice(half, self.batch.count)):
             start = 0
-            for batch in encoder.encode(part, self.batch.size - 1):
+            for written in encoder.write(part, self.batch.size - 1):
+                # The broker decides about single records: compressed alone, a record may take more
+                # bytes than together with another record.
+                batch = encoder.finish(written._replace(limit=maxsize))
                 smaller = InFlightBatch(
                     batch,
                     part.slice(start, start + batch.count),

@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
-from ks_actors._errors import InvalidRecord, LogError, ProduceFailed, RecordTooLarge
+from ks_actors._errors import InvalidRecord, ProduceFailed, RecordTooLarge
 from ks_actors.lifecycle import in_thread
 from ks_actors.log._types import IsolationLevel
 from ks_actors.log.kafka.client import Unavailable
@@ -49,11 +49,7 @@ class SendCall:
         """Make record batches. Raises TypeError for keys and values that are not bytes."""
         topics = {partition.topic for partition, _ in self._batches}
         if any(self._admin.known_limit(topic) is None for topic in topics):
-            try:
-                await self._admin.learn_limits(topics)
-            except LogError as error:
-                self.refuse(dict.fromkeys((partition for partition, _ in self._batches), error))
-                return
+            await self._admin.learn_limits(topics)
         pending_batches: list[tuple[int, Written]] = []
         size = 0
         for number, (partition, outgoing) in enumerate(self._batches):
@@ -123,9 +119,7 @@ class SendCall:
     def put(self, sender: Sender) -> list[Outcome]:
         """Hand all writable batches to the sender; return their outcomes."""
         deadline = sender.deadline
-        for (partition, outgoing), encoded in zip(
-            self._batches, self._encoded, strict=bool(self._encoded)
-        ):
+        for (partition, outgoing), encoded in zip(self._batches, self._encoded, strict=True):
             refused = partition in self.errors or not encoded
             self._outcomes.append(
                 [] if refused else sender.put(partition, encoded, outgoing.batch, deadline)

@@ -257,9 +257,7 @@ class Sender:
             for queue, pending in by_place.values():
                 self._retry(queue, pending, str(error), stale=True, away=error.away)
         except LogError as error:
-            for queue, pending in by_place.values():
-                queue.answered(pending)
-                self._fail(queue, pending, error)
+            self._fail_sent(by_place.values(), error)
         except asyncio.CancelledError:
             # `close` has cancelled this task, and fails the batches.
             raise
@@ -269,9 +267,7 @@ class Sender:
                 f"sending records for {', '.join(map(str, by_place))} failed: {error!r}"
             )
             failed.__cause__ = error
-            for queue, pending in by_place.values():
-                queue.answered(pending)
-                self._fail(queue, pending, failed)
+            self._fail_sent(by_place.values(), failed)
             raise
         finally:
             self._requests_in_flight[node] -= 1
@@ -284,13 +280,16 @@ class Sender:
         for topic, partitions in response.topics:
             for number, code, offset, _, _, records, message in partitions:
                 # A plain tuple finds an equal named tuple, and costs less.
-                queue, pending = by_place.pop((topic, number))  # type: ignore[call-overload]
+                place: Any = (topic, number)
+                queue, pending = by_place[place]
                 if code == NONE and offset >= 0:
                     self._figures.records += pending.batch.count
                     self._figures.bytes += pending.batch.size
                     queue.written(pending, offset + pending.batch.count)
                 else:
                     self._not_written(queue, pending, code, records, message)
+                # Only now: a batch with an answer that cannot be handled fails, too.
+                del by_place[place]
 
     def _not_written(
         self,
@@ -452,6 +451,15 @@ class Sender:
         if pending.sequence >= 0:
             self._poison(queue)
         pending.fail(error)
+
+    def _fail_sent(
+        self, sent: Iterable[tuple[PartitionQueue, InFlightBatch]], error: LogError
+    ) -> None:
+        for queue, pending in sent:
+            # The failure may have come after the batch was noted as answered.
+            if pending in queue.in_flight:
+                queue.answered(pending)
+            self._fail(queue, pending, error)
 
     def _fail_all(self, queue: PartitionQueue, error: LogError) -> None:
         while queue.batches:

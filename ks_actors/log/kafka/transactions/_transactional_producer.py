@@ -387,7 +387,6 @@ class KafkaTransactionalProducer:
             # or after a cancelled wait, the outcome is unknown.
             self._in_doubt = isinstance(error, LogTimeout | LogClosed)
             raise
-        self._in_doubt = False
         await self._committed(
             smoothly=self._client.lost == self._lost_at_end and clock() - began < PROMPT_S
         )
@@ -480,14 +479,15 @@ class KafkaTransactionalProducer:
                 "not known how its last transaction ended"
             )
             raise Fenced(self._fenced)
-        self._in_doubt = False
         if seen.committed:
             await self._committed()
             return True
+        self._in_doubt = False
         return False
 
     def _clear(self) -> None:
-        self._open = False
+        # In doubt until here: a commit cancelled before this leaves the state of its transaction.
+        self._open = self._in_doubt = False
         self._added.clear()
         self._groups = {}
         self._outcomes.clear()

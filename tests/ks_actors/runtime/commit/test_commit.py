@@ -15,6 +15,7 @@ from ks_actors import (
     Fenced,
     IllegalGeneration,
     LogError,
+    LogTimeout,
     Processor,
     ProductionFailed,
     Record,
@@ -377,6 +378,34 @@ async def test_the_output_of_punctuators_is_committed(harness: AppHarness, guara
     await harness.app.commit()
     assert [int(record.value or 0) // 1000 for record in await harness.read("out")] == [1, 2, 3]
     assert harness.app.state is InstanceState.RUNNING
+
+
+class EachMinute(Processor[str, str, str, str]):
+    """Writes a record every minute of the wall clock."""
+
+    def init(self, context: Any) -> None:
+        super().init(context)
+        context.schedule(60_000, PunctuationType.WALL_CLOCK_TIME, self.tick)
+
+    def tick(self, now: int) -> None:
+        self.context.forward(Record("tick", str(now), now))
+
+    def process(self, record: Record[str, str]) -> None:
+        """Ignore the input."""
+
+
+@pytest.mark.parametrize("error", [LogTimeout("late"), TransactionAborted("void")])
+@in_app(processing(EachMinute), topics={"in": 1, "out": 1}, processing_guarantee=EOS, commit_interval_ms=100, task_timeout_ms=20_000)
+async def test_failures_with_no_work_in_between_end_no_app(harness: AppHarness, error: Exception) -> None:
+    """The work of a punctuation does not come back, so nothing is committed between two failures, each alone within the limit."""
+    await harness.kit.clock.advance(30)
+    for minutes in (1, 2, 3):
+        harness.fail("send", error)
+        await harness.kit.clock.advance(60)
+        assert harness.app.metrics()["rolled-back-total"] == minutes
+    assert harness.app.state is InstanceState.RUNNING
+    await harness.kit.clock.advance(60)
+    assert len(await harness.read("out")) == 1
 
 
 class Looking(Punctuating):

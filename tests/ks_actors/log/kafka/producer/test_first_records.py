@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from typing import Any
 
 import pytest
 
-from ks_actors._errors import LogError
+from ks_actors._errors import LogTimeout, ProduceFailed, RecordTooLarge
 from ks_actors.log import GroupMetadata, TopicPartition, TransactionScope
 from ks_actors.log.kafka import KafkaLog
 from ks_actors.log.kafka.admin._admin import Admin
@@ -15,12 +16,12 @@ from ks_actors.log.kafka.client._client import KafkaClient
 from ks_actors.log.kafka.client._connections import PRODUCE
 from tests.kafka.broker import Broker
 from tests.kafka.helpers import until_configured
-from tests.kafka.tampering import Tampering, error_code
+from tests.kafka.tampering import Fault, Tampering, error_code
 from tests.ks_actors.log.helpers import COMMITTED, group_name, new_topic, values_of, write
 from tests.waiting import until
 
 NOBODY = GroupMetadata("nobody", -1, "")
-NOT_COORDINATOR = 16
+NONE, NOT_COORDINATOR, NOT_AUTHORIZED, UNKNOWN_SERVER_ERROR = 0, 16, 29, -1
 
 
 async def test_a_transaction_into_described_topics_asks_only_for_its_own_parts(kafka_broker: Broker, log: KafkaLog, tampering: Tampering) -> None:
@@ -75,6 +76,7 @@ async def test_a_producer_without_transactions_learns_limits_and_ways_as_well(lo
     await log.describe_topics(configs=False)
     producer = await log.producer(client_id="p", topics=[partition.topic, "not-there-yet"])
     assert log._admin.known_limit(partition.topic) == 2_000
+    assert log._admin.known_limit("not-there-yet") is None
     connections, leader = producer._client._connections, await producer._client.find_leader(partition)
     await until(lambda: connections.connected(leader, PRODUCE))
     tampering.asked.clear()
@@ -98,7 +100,7 @@ async def test_a_producer_whose_start_is_cancelled_is_closed(log: KafkaLog, monk
         await closed(self)
 
     (partition,) = await new_topic(log)
-    monkeypatch.setattr(Admin, "try_to_learn_limits", learn)
+    monkeypatch.setattr(Admin, "learn_limits", learn)
     monkeypatch.setattr(KafkaClient, "close", close)
     scope = TransactionScope(topics=frozenset({partition.topic}))
     starting: asyncio.Task[object] = asyncio.create_task(
@@ -116,17 +118,38 @@ async def test_a_producer_whose_start_is_cancelled_is_closed(log: KafkaLog, monk
     assert not log._parts
 
 
-async def test_limits_that_cannot_be_learned_do_not_keep_a_producer_from_its_id(log: KafkaLog, tampering: Tampering) -> None:
-    """They are asked for again with the first records."""
-    (partition,) = await new_topic(log)
-    tampering.add("DescribeConfigs", LogError("not now"))
-    scope = TransactionScope(topics=frozenset({partition.topic}))
-    producer = await log.transactional_producer(group_name(), client_id="t", timeout_ms=10_000, scope=scope)
-    assert tampering.left == 0
-    assert log._admin.known_limit(partition.topic) is None
-    await write(producer, partition, b"a")
-    assert log._admin.known_limit(partition.topic) == 1_048_588
-    await producer.abort()
+def described(code: int) -> Fault:
+    """An answer about topics with this code, and without any of their configs."""
+
+    def fault(response: Any) -> Any:
+        response.resources = [(code, None, *resource[2:-1], []) for resource in response.resources]
+        return response
+
+    return fault
+
+
+@pytest.mark.parametrize("fault", [described(NOT_AUTHORIZED), described(NONE), described(UNKNOWN_SERVER_ERROR), LogTimeout("not now")])
+@pytest.mark.parametrize("transactional", [True, False])
+async def test_an_unknown_limit_is_the_leaders_to_keep(log: KafkaLog, tampering: Tampering, fault: Fault, transactional: bool) -> None:
+    """Whether the user may not see it, or the lookup fails: it is not asked for again with each write, and refuses no record."""
+    (partition,) = await new_topic(log, max_message_bytes="3000000")
+    await until_configured(log, partition.topic, "max.message.bytes", "3000000")
+    log._admin._limits.clear()
+    tampering.asked.clear()
+    tampering.add("DescribeConfigs", fault)
+    topics = frozenset({partition.topic})
+    producer = (
+        await log.transactional_producer(group_name(), client_id="t", timeout_ms=10_000, scope=TransactionScope(topics=topics))
+        if transactional
+        else await log.producer(client_id="t", topics=topics)
+    )
+    values = [b"a", b"x" * 2_000_000, b"b"]
+    for value in values:
+        await write(producer, partition, value)
+    with pytest.raises(ProduceFailed) as failed:
+        await write(producer, partition, b"x" * 4_000_000)
+    assert isinstance(failed.value.errors[partition], RecordTooLarge)
+    assert tampering.count("DescribeConfigs") == 1
 
 
 async def test_the_way_to_leaders_is_open_before_there_are_records(log: KafkaLog) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from actors.testing import VirtualLoop
-from ks_actors import LogClosed, LogTimeout, ProduceFailed, TransactionAborted
+from ks_actors import Batch, LogClosed, LogError, LogTimeout, ProduceFailed, TransactionAborted
 from ks_actors._errors import InvalidRecord, RecordTooLarge
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaOptions
@@ -303,6 +304,42 @@ async def test_a_batch_that_is_too_large_for_its_topic_or_a_segment_is_split(cod
     error = await outcome(client, *[b"v"] * 4, transactional=True)
     assert isinstance(error, RecordTooLarge)
     assert error.records == {0}
+
+
+@in_virtual_time
+async def test_a_record_that_is_larger_alone_than_with_another_one_is_sent_alone() -> None:
+    """zstd takes other parameters above 256 KiB, so the part of a split batch may be larger than the batch: the broker decides about it."""
+    encoder = Encoder(KafkaOptions(compression="zstd"), transactional=False)
+    random = Random(5)
+    words = [b"%x " % random.getrandbits(random.choice([12, 20, 28])) for _ in range(3_000)]
+
+    def text(size: int) -> bytes:
+        return b"".join(random.choices(words, k=size // 3))[:size]
+
+    def size(records: Batch) -> int:
+        return sum(one.size for one in encoder.encode(records, 1 << 20))
+
+    tries = (batch(text(262_100), text(40)) for _ in range(100))
+    records = next(both for both in tries if size(both.slice(0, 1)) >= size(both))
+    client = Answering(refusal(10))
+    sender = Sender(cast("KafkaClient", client), encoder)
+    sender.reset(Identity(1, 0))
+    (future,) = sender.put(FIRST, encoder.encode(records, 1 << 20), records, sender.deadline)
+    sender.go()
+    async with asyncio.timeout(5):
+        await sender.wait_for([future])
+    assert future.result() == 8
+    assert client.counts == [2, 1, 1]
+
+
+@in_virtual_time
+async def test_a_batch_whose_answer_cannot_be_handled_fails() -> None:
+    """No caller waits for it forever, and the next batch is written."""
+    client = Answering((87, -1, -1, 0, None, "no list of records"))
+    error = await outcome(client, b"v")
+    assert isinstance(error, LogError)
+    assert "sending records for t-0 failed: TypeError" in str(error)
+    assert await outcome(client, b"v") is None
 
 
 @pytest.mark.parametrize("code", [45, 59])

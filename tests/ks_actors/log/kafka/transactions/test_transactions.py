@@ -16,6 +16,7 @@ from ks_actors.log.kafka.transactions._transactional_producer import KafkaTransa
 from ks_actors.records._batch import Batch
 from tests.kafka.broker import Broker
 from tests.kafka.helpers import connect
+from tests.kafka.tampering import Tampering
 from tests.ks_actors.log.helpers import COMMITTED, NOBODY, UNCOMMITTED, assigned, group_name, join, new_topic, outgoing, values_of, write
 from tests.waiting import soon
 
@@ -221,6 +222,26 @@ async def test_a_cancelled_send_spoils_the_transaction(log: KafkaLog) -> None:
     await write(producer, partition, b"good")
     await producer.commit({}, NOBODY)
     assert await values_of(log, partition) == [b"good"]
+
+
+async def test_a_commit_that_is_cancelled_behind_its_decision_is_repeated(log: KafkaLog, tampering: Tampering) -> None:
+    """Until then no record is sent: it would go into a transaction that has ended."""
+    (partition,) = await new_topic(log)
+    producer = await transactional(log)
+    await write(producer, partition, b"a")
+    asked_for_its_end = tampering.after(2)
+    committing = asyncio.ensure_future(producer.commit({}, NOBODY))
+    await asked_for_its_end.wait()
+    assert tampering.asked[-1].startswith("DescribeTransactions")
+    committing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await committing
+    with pytest.raises(LogError, match=r"outcome of the last transaction of .* is unknown"):
+        await write(producer, partition, b"too early")
+    await producer.commit({}, NOBODY)
+    await write(producer, partition, b"b")
+    await producer.commit({}, NOBODY)
+    assert await values_of(log, partition, COMMITTED) == [b"a", b"b"]
 
 
 async def test_a_commit_waits_for_records_on_their_way(log: KafkaLog) -> None:
