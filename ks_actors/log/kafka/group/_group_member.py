@@ -269,10 +269,12 @@ class GroupMember:
     async def _out(self, removal: MemberRemoved | None) -> None:
         self._lease.end()
         await self._stop_helpers()
-        self._back, self._assigned = False, -1
-        if removal is not None and removal.forget:
-            # The group has forgotten this id, so it joins as a new member.
-            self._group = GroupMetadata(self._group.group_id, -1, "")
+        self._back = False
+        if removal is not None:
+            self._assigned = -1
+            if removal.forget:
+                # The group has forgotten this id, so it joins as a new member.
+                self._group = GroupMetadata(self._group.group_id, -1, "")
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         """Wait for a condition. Raises the error for the member's removal."""
@@ -565,9 +567,8 @@ class GroupMember:
                     raise
                 refusals += 1
                 if refusals == _REFUSALS:
-                    # Send the join again: the answer may be lost in a half-open connection, while
-                    # the group waits for this member. Do so once: the next generation may take
-                    # long. The group answers an equal join of a member in the same way again.
+                    # Send the join again, once: its answer may be lost in a half-open connection.
+                    # The group answers an equal join in the same way again.
                     self._client.disconnect(_JOIN)
             await asyncio.sleep(self._beat_seconds)
 
