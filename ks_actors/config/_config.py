@@ -401,7 +401,7 @@ class StreamsConfig(metaclass=Hinted):
     max_poll_interval_ms: int
     """Time that a function may block or delay a rebalance before the tasks are lost.
 
-    Default: 300,000.
+    The commit before a rebalance may take half of it. Default: 300,000.
     """
     session_timeout_ms: int
     """Time without heartbeats after which the group removes a member. Default: 45,000."""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # The transactions time out by themselves: do not wait for an unavailable coordinator.
 _LONGEST_S: Final = 60.0
+# Each producer has connections of its own.
+_AT_ONCE: Final = 16
 _log = component_log(__name__)
 
 
@@ -25,11 +27,15 @@ async def end_transactions_of(
 
     Otherwise the next owner of their tasks would wait until the transactions time out. `producer`
     returns a producer with the transactional id of a process. A process that is alive, or just
-    coming back, finds itself fenced and starts over.
+    coming back, finds itself fenced and starts over. Waits for at most a minute for all of them:
+    the new tasks of this member begin afterwards, and the group waits for the tasks it gives up.
     """
-    for process_id in processes:
+    deadline = asyncio.get_running_loop().time() + _LONGEST_S
+    turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def end(process_id: str) -> None:
         try:
-            async with asyncio.timeout(_LONGEST_S):
+            async with asyncio.timeout_at(deadline), turns:
                 await (await producer(process_id)).close()
         except (LogError, TimeoutError) as error:
             _log.warning(
@@ -38,6 +44,8 @@ async def end_transactions_of(
                 process_id,
                 error,
             )
+
+    await asyncio.gather(*map(end, sorted(processes)))
 
 
 async def nothing_to_end(processes: frozenset[str]) -> None:

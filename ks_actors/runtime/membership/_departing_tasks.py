@@ -60,10 +60,10 @@ class DepartingTasks:
 
     async def give_up(
         self, gone: frozenset[TaskId], standbys: frozenset[TaskId], number: int
-    ) -> bool:
+    ) -> frozenset[TaskId]:
         """Give up the tasks of `gone` that are at rest, and keep the others in `tasks`.
 
-        Return whether any tasks were given up. See Handover.give_up.
+        Return the tasks that were given up. See Handover.give_up.
         """
         if not self.tasks:
             self._since = asyncio.get_running_loop().time()
@@ -72,7 +72,7 @@ class DepartingTasks:
         self.tasks |= gone
         left = await self._handover.give_up(gone, standbys, number)
         self.tasks -= gone - left
-        return left != gone
+        return gone - left
 
     async def part(self, standbys: frozenset[TaskId]) -> None:
         """Give up the tasks that are at rest by now."""

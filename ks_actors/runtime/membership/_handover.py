@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from actors import AskTimeout
 from ks_actors._errors import TaskTimeout
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from actors import Ask, Ref
     from ks_actors.records import TaskId
 
+# The share of the group's limit for the commit before a rebalance. A member learns of a rebalance
+# within a quarter of the limit; if it used up the rest, it would miss the next generation.
+_COMMIT_SHARE: Final = 0.5
 _log = component_log(__name__)
 T = TypeVar("T")
 
@@ -23,7 +26,7 @@ T = TypeVar("T")
 class Handover:
     """Give tasks up, so that other members may have them.
 
-    Each step must finish within `seconds`.
+    Each step must finish within `seconds`, the group's limit for a rebalance.
     """
 
     def __init__(
@@ -49,7 +52,10 @@ class Handover:
         self.assignments: int = 0
 
     async def before_rebalance(self) -> None:
-        """Commit the finished work before the group moves tasks to other members."""
+        """Commit the finished work before the group moves tasks to other members.
+
+        Wait for the commit for half of the limit: the tasks that move are committed again later.
+        """
         try:
             # The group may wait for other members for long, so commits continue meanwhile. A commit
             # that comes after the group has moved on is repeated.
@@ -57,6 +63,7 @@ class Handover:
                 "a rebalance",
                 "the commit before it",
                 self._committer.ask(m.Commit, "the group rebalances", rebalancing=True),
+                _COMMIT_SHARE,
             )
         except Exception as error:  # noqa: BLE001 - rolled back: the next owner starts there
             _log.warning("the commit before a rebalance failed: %s", error)
@@ -178,5 +185,5 @@ class Handover:
             "the progress of restoring", "the offsets of the state", self._state.ask(m.AskOffsets)
         )
 
-    async def _wait(self, who: str, what: str, answer: Ask[T]) -> T:
-        return await warn_if_slow(who, what, answer.within(self._seconds))
+    async def _wait(self, who: str, what: str, answer: Ask[T], share: float = 1.0) -> T:
+        return await warn_if_slow(who, what, answer.within(share * self._seconds))

@@ -426,7 +426,9 @@ class Member(Actor[m.MemberMessage]):
             # Tell the poller of new tasks first: it must not get them after it was told to forget
             # them.
             self._fetch_new()
-            self._ask_again |= await self._departing.give_up(gone, self._standbys, number - 1)
+            given_up = await self._departing.give_up(gone, self._standbys, number - 1)
+            # Tasks that begin again here are for no other member.
+            self._ask_again |= not given_up <= new.keys()
         if migrated:
             await self._handover.close(migrated)
         if self._ask_again:

@@ -46,6 +46,8 @@ _LEAVE_MS: Final = 3_000
 # The least time between two checks of the progress of the owner's loop: a check wakes the loop.
 _CHECK_MS: Final = 1_000
 _ANSWER_MS: Final = 5_000
+# The heartbeats that the next generation refuses before the answer to a join counts as lost.
+_REFUSALS: Final = 4
 # Seconds between the leader's checks for changed partition counts; shorter while a topic is
 # missing.
 _WATCH_SECONDS: Final = 5.0
@@ -100,6 +102,8 @@ class GroupMember:
         self._synced = False
         self._check_ms: float = min(_CHECK_MS, new.rebalance_timeout_ms / 20)
         self._group: GroupMetadata = GroupMetadata(group_id, -1, "")
+        # The generation of the last assignment; -1 before the first one, and after a removal.
+        self._assigned: int = -1
         self._counter = 0
         # The time of the owner's last progress, whether its answer is outstanding, and whether its
         # last answer reported a callback that had not returned.
@@ -210,8 +214,18 @@ class GroupMember:
                 # `end` has not cancelled this task: the whole loop ends.
                 await self._finish(leave=False)
             raise
+        except LogClosed as error:
+            # The owner's loop ended without `close`: release the owner's partitions to others.
+            _log.warning(
+                "the member %s leaves group %s: %s",
+                self._group.member_id,
+                self._group.group_id,
+                error,
+            )
+            await self._finish(leave=self._instance_id is None)
 
     async def _run(self) -> None:
+        """Follow the group. Raises LogClosed when the owner's loop has ended."""
         while True:
             try:
                 # `_join` starts heartbeats as soon as the member has an id, because the assignment
@@ -234,16 +248,8 @@ class GroupMember:
                 await self._out(removal)
                 self._post(partial(self._owner.on_lost, fenced=removal.fenced))
                 await self._until(lambda: self._back)
-            except LogClosed as error:
-                # The owner's loop ended without `close`: release the owner's partitions to others.
-                _log.warning(
-                    "the member %s leaves group %s: %s",
-                    self._group.member_id,
-                    self._group.group_id,
-                    error,
-                )
-                await self._finish(leave=self._instance_id is None)
-                return
+            except LogClosed:
+                raise
             except Exception as error:  # noqa: BLE001 - whatever it is, the owner has to hear of it
                 await self._out(None)
                 self._post(
@@ -264,9 +270,11 @@ class GroupMember:
         self._lease.end()
         await self._stop_helpers()
         self._back = False
-        if removal is not None and removal.forget:
-            # The group has forgotten this id, so it joins as a new member.
-            self._group = GroupMetadata(self._group.group_id, -1, "")
+        if removal is not None:
+            self._assigned = -1
+            if removal.forget:
+                # The group has forgotten this id, so it joins as a new member.
+                self._group = GroupMetadata(self._group.group_id, -1, "")
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         """Wait for a condition. Raises the error for the member's removal."""
@@ -287,7 +295,7 @@ class GroupMember:
             try:
                 assignment = await self._join_once()
             except MemberRemoved as removal:
-                if removal.forget:
+                if removal.forget or removal.missed:
                     # The owner relies on its released partitions until the rebalance assigns them,
                     # but they may already belong to other members.
                     raise
@@ -301,6 +309,7 @@ class GroupMember:
                 )
             else:
                 if assignment is not None:
+                    self._assigned = self._group.generation
                     self._post(self._owner.on_assigned, self._group, assignment)
                 return
 
@@ -324,9 +333,9 @@ class GroupMember:
                 "group.protocol=consumer (KIP-848) is in it; does another program use the group's "
                 "name? Give this app another application_id, or end that program"
             )
-        self._group = GroupMetadata(
-            self._group.group_id, response.generation_id, response.member_id
-        )
+        before, generation = self._group.generation, response.generation_id
+        self._group = GroupMetadata(self._group.group_id, generation, response.member_id)
+        check_generation(generation, before, self._assigned)
         # Post this before the sync: transactions are committed during the sync, and the group
         # refuses the old generation.
         self._post(self._owner.on_joined, self._group)
@@ -546,6 +555,7 @@ class GroupMember:
 
         The member keeps its partitions and its lease until then.
         """
+        refusals = 0
         while True:
             try:
                 await self._beat_once(group)
@@ -555,6 +565,11 @@ class GroupMember:
                 self._lease.end()
                 if removal.forget:
                     raise
+                refusals += 1
+                if refusals == _REFUSALS:
+                    # Send the join again, once: its answer may be lost in a half-open connection.
+                    # The group answers an equal join in the same way again.
+                    self._client.disconnect(_JOIN)
             await asyncio.sleep(self._beat_seconds)
 
     async def _beat_once(self, group: GroupMetadata) -> int:
@@ -611,13 +626,16 @@ class MemberRemoved(Exception):
     """The group has removed the member.
 
     With `forget` the group no longer knows the member's id; with `fenced` another member has
-    replaced it.
+    replaced it; with `missed` the group had a generation without it.
     """
 
-    def __init__(self, why: str, *, forget: bool, fenced: bool = False) -> None:
+    def __init__(
+        self, why: str, *, forget: bool, fenced: bool = False, missed: bool = False
+    ) -> None:
         super().__init__(why)
         self.forget: bool = forget
         self.fenced: bool = fenced
+        self.missed: bool = missed
 
 
 def check_member_error(code: int, group_id: str, what: str, detail: str | None = None) -> None:
@@ -638,6 +656,25 @@ def check_member_error(code: int, group_id: str, what: str, detail: str | None =
         raise MemberRemoved("the group is in a new generation", forget=False)
     if code:
         raise error_of(code, f"failed to {what} group {group_id!r}", detail)
+
+
+def check_generation(generation: int, before: int, assigned: int) -> None:
+    """Raise MemberRemoved if the group may have had a generation without a member that has joined.
+
+    A static member that is late stays in the group, but the leader did not know all of its
+    partitions and may have given them to others, which have committed since. `before` is the
+    generation that the member had joined before this one; `assigned` is that of its last
+    assignment, or -1. Coordinators store a generation with its assignment, so a new coordinator may
+    repeat generations that were only joined. If it goes back behind the last assignment, the group
+    has lost this assignment, and others may have had the partitions since.
+    """
+    if assigned >= 0 and not assigned <= generation <= before + 1:
+        raise MemberRemoved(
+            f"the group went from generation {before} to {generation} without it, so others may "
+            "have its partitions",
+            forget=False,
+            missed=True,
+        )
 
 
 class Owner(Protocol):

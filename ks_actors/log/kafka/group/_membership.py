@@ -129,8 +129,8 @@ class KafkaMembership(BaseMembership):
 
         When all members have joined the next generation, the group refuses the previous one, even
         before the assignment. Until the assignment the member has the same partitions as before:
-        the assignor does not take them away. A member that has lost its partitions, or has missed
-        a generation, keeps the generation in which it had them.
+        the assignor does not take them away. A member that has lost its partitions keeps the
+        generation in which it had them.
         """
         stays = self._had and self._joined.member_id == self._seen.member_id
         return self._joined if stays else self._seen
@@ -153,7 +153,7 @@ class KafkaMembership(BaseMembership):
         if isinstance(event, Exception):
             raise event
         if isinstance(event, Assigned):
-            self._seen = self._joined = event.group
+            self._seen = event.group
             # Only an assignment that was read counts: for an unread one no rebalance waits.
             self._owned = event.assignment.partitions
             self._had = True
@@ -282,14 +282,8 @@ class KafkaMembership(BaseMembership):
             self._tell(Revoked(self._owned))
 
     def on_joined(self, group: GroupMetadata) -> None:
-        """Note the generation, for transactions that are committed before the assignment.
-
-        A static member stays in the group when it misses a generation. The leader did not know all
-        of its partitions then and may have given some to others, so this generation must not
-        commit their offsets until the assignment is read.
-        """
-        if group.generation == self._joined.generation + 1:
-            self._joined = group
+        """Note the generation, for transactions that are committed before the assignment."""
+        self._joined = group
 
     def on_assigned(self, group: GroupMetadata, assignment: MemberAssignment) -> None:
         """Report new partitions."""

@@ -154,6 +154,22 @@ async def test_a_smaller_topic_of_a_task_grows(harness: AppHarness) -> None:
     assert [record.value for record in await harness.read("out")] == [1, 2]
 
 
+@pytest.mark.parametrize("grown", [2, 3])
+@in_virtual_time
+async def test_a_task_that_begins_again_with_more_partitions_asks_for_no_other_assignment(grown: int) -> None:
+    """It was given up for nobody else."""
+    builder = StreamsBuilder()
+    builder.stream(["in", "small"], STRINGS).to("out", STRINGS_OUT)
+    async with AppHarness(builder.build(), topics={"in": 3, "small": 1, "out": 1}) as harness:
+        before = harness.log._groups.get("app").generation
+        harness.create_partitions({"small": grown})
+        await harness.produce("small", "a", "new", partition=grown - 1)
+        await harness.caught_up()
+        await harness.kit.clock.advance(5)
+        assert harness.log._groups.get("app").generation == before + 1
+        assert [record.value for record in await harness.read("out")] == ["new"]
+
+
 def table_by_its_topic() -> Topology:
     builder = StreamsBuilder()
     table = builder.table("names", Consumed(STRING, STRING), Materialized("names", STRING, STRING))

@@ -53,6 +53,19 @@ async def test_the_timeout_after_a_loss_does_not_quote_the_cause() -> None:
         assert history.exceptions.latest()[0].text == str(raised.value)
 
 
+@in_virtual_time
+async def test_a_commit_before_a_rebalance_that_hangs_leaves_time_to_join() -> None:
+    """The group waits for the limit, and counts from before this member hears of it: one that used all of it would miss the generation."""
+    async with TestKit() as kit:
+        silent, state = kit.probe(object), kit.probe(object)
+        handover = Handover(poller=silent, manager=silent, state=state, committer=silent, seconds=10)
+        began = kit.clock.time()
+        before = asyncio.ensure_future(handover.before_rebalance())
+        (await state.expect(m.AskOffsets, within=10)).reply.tell({})
+        await before
+        assert kit.clock.time() - began <= 5.1
+
+
 @in_app(counting("in_memory"), topics=TOPICS, start=False)
 async def test_a_failure_that_stays_does_not_spin(harness: AppHarness, guarantee: str) -> None:
     """When rejoining the group fails again and again the handler is asked a few times, not without end; when the cause is gone all is done."""

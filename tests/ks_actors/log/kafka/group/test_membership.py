@@ -132,27 +132,6 @@ async def test_a_member_commits_transactions_as_soon_as_it_has_joined_the_next_g
         assert member.committing == member.group == kept
 
 
-async def test_a_static_member_that_misses_a_generation_commits_in_none_until_its_assignment(log: KafkaLog) -> None:
-    """Without its claims, the leader of the missed generation may have given its partitions to others, which have committed since."""
-    (partition,) = await new_topic(log)
-    member = await enter(log, group_name(), partition.topic, session_timeout_ms=30_000, instance_id="i")
-    before = (await assigned(member)).group
-
-    def joined(later: int) -> GroupMetadata:
-        return GroupMetadata(before.group_id, before.generation + later, before.member_id)
-
-    member.on_joined(joined(1))
-    assert member.committing == joined(1)
-    member.on_joined(joined(3))
-    member.on_joined(joined(4))
-    assert member.committing == joined(1)
-    member.on_assigned(joined(4), MemberAssignment((partition,), b""))
-    await assigned(member)
-    assert member.committing == member.group == joined(4)
-    member.on_joined(joined(5))
-    assert member.committing == joined(5)
-
-
 async def test_closing_the_log_leaves_the_group_at_once(kafka_broker: Broker, log: KafkaLog) -> None:
     """Others need not wait for the session timeout."""
     (partition,) = await new_topic(log)

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from actors.testing import VirtualLoop
+from ks_actors import LogClosed
 from ks_actors.log import GroupMetadata, NewMember
+from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka.group._group_member import HEARTBEAT_MS, GroupMember, MemberRemoved
 from tests.ks_actors.log.helpers import by_turns
 
@@ -72,6 +74,43 @@ def test_an_owner_that_is_well_is_asked_once_a_second() -> None:
     """Each question wakes its loop, which may have nothing else to do."""
     _, asked = removed_after(300_000, 100)
     assert 70 <= asked <= 101
+
+
+class Refusing:
+    """A coordinator that has removed the member."""
+
+    options = KafkaOptions()
+    closed = False
+
+    async def start(self) -> None: ...
+
+    async def send_to_coordinator(self, *_: object, **__: object) -> Any:
+        await asyncio.sleep(ANSWER_S)
+        return SimpleNamespace(error_code=25)
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def test_a_member_whose_owner_is_gone_when_it_is_removed_ends() -> None:
+    """There is nobody to tell of the removal: it closes its sockets, and no error is left behind."""
+
+    async def main() -> None:
+        new = NewMember(client_id="c", topics=["t"], user_data=b"", assignor=by_turns, session_timeout_ms=45_000, rebalance_timeout_ms=10_000)
+        client: Any = Refusing()
+
+        def post(*_: object) -> None:
+            raise LogClosed("gone")
+
+        owner: Any = SimpleNamespace(on_lost=print)
+        member = GroupMember(client, owner, post, lambda: False, group_id="g", new=new)
+        await member.start()
+        assert member._main is not None
+        await member._main
+        assert client.closed
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
 
 
 def test_time_in_a_function_that_has_not_returned_counts() -> None:
