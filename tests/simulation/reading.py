@@ -175,9 +175,10 @@ class Reading:
 
     async def _forget(self) -> None:
         """Have one of the two connections of fetches to each broker lead nowhere, as a firewall does that has forgotten it."""
+        random = Random(f"forgets {self.plan.seed}")
         await asyncio.sleep(self.plan.healthy_at + 0.001)
         for node in self.cluster.brokers:
-            channel = self._random.choice(self._fetcher._fetching._channels)
+            channel = random.choice(self._fetcher._fetching._channels)
             connection = self._connections._ready.get((node, channel))
             for line in self.cluster.network.lines:
                 line.hollow = line.hollow or line.protocol is connection

@@ -190,7 +190,9 @@ class FetchErrors:
             return
         except (LogTimeout, Unavailable, UnknownTopicOrPartition) as failed:
             # The lookup itself failed, which says nothing about the offset: fetch again.
-            _log.debug("%s: the range of %s is unknown: %s", self._client_id, source.partition, failed)
+            _log.debug(
+                "%s: the range of %s is unknown: %s", self._client_id, source.partition, failed
+            )
         except Exception as failed:  # noqa: BLE001 - the waiting reader has to hear of any error
             error = failed if isinstance(failed, LogError) else unexpected(source.partition, failed)
         # In another era the position has moved, and the answer refers to an earlier offset.

@@ -102,7 +102,7 @@ class FetchLoop:
             return f"in no request{changed}, leader {leader}"
         broker, now = self._brokers[node], asyncio.get_running_loop().time()
         lines = ", ".join(
-            f"{'open' if line.out else 'free'} request with offset "
+            f"{'open' if line.awaited else 'late' if line.out else 'free'} request with offset "
             f"{line.session.sent_offsets.get(partition)}"
             for line in broker.lines
         )

@@ -161,6 +161,29 @@ def test_records_that_come_late_on_a_slow_connection_come_once() -> None:
     simulated_run(test)
 
 
+def test_an_answer_that_arrives_slowly_is_not_asked_for_again() -> None:
+    """The network is busy enough with it."""
+
+    async def test(run: Run) -> None:
+        loop = asyncio.get_running_loop()
+        run.fetcher.assign({FIRST: 0, SECOND: 0})
+        _, slow = await run.connections()
+        answer = slow.answer
+
+        def answer_slowly(data: bytes) -> None:
+            answer(data[:10])
+            loop.call_later(10.0, answer, data[10:])
+
+        slow.answer = answer_slowly  # type: ignore[method-assign]
+        run.write(FIRST)
+        requests = run.cluster.trace.requests["Fetch"]
+        await run.fetch(9.0)
+        assert run.cluster.trace.requests["Fetch"] - requests <= 1
+        await run.until_read(LATE_S, FIRST)
+
+    simulated_run(test)
+
+
 @pytest.mark.parametrize(("brokers", "cut_off"), [(2, 1), (3, 1), (5, 2)])
 @pytest.mark.parametrize("epoch", [1, -1])
 def test_a_leader_that_is_cut_off_is_not_asked_for_the_range(brokers: int, cut_off: int, epoch: int) -> None:
