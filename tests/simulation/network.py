@@ -169,7 +169,7 @@ class Line(asyncio.Transport):
         self.served = True
         self._network = network
         self._loop = asyncio.get_running_loop()
-        self._protocol = protocol
+        self.protocol = protocol
         self._closing = False
         self._ended = False
         self._paused = False
@@ -247,13 +247,13 @@ class Line(asyncio.Transport):
 
     def _hand_on(self) -> None:
         while self._held and not self._paused and not self._ended:
-            self._protocol.data_received(self._held.popleft())
+            self.protocol.data_received(self._held.popleft())
 
     def _end(self, error: Exception | None) -> None:
         if not self._ended:
             self._closing = self._ended = True
             self._network.lines.pop(self, None)
-            self._protocol.connection_lost(error)
+            self.protocol.connection_lost(error)
 
     # --- the broker's side --------------------------------------------------------------------------------------------------------------
 
@@ -325,5 +325,5 @@ class Line(asyncio.Transport):
 
     def _eof(self) -> None:
         if not self._ended:
-            self._protocol.eof_received()
+            self.protocol.eof_received()
             self._end(None)

@@ -95,6 +95,11 @@ def look_up_no_leaders(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(KafkaClient, "_keep_up", keep_up)
 
 
+def wait_for_dead_connections(patch: pytest.MonkeyPatch) -> None:
+    """Have a fetcher wait for an answer on a dead connection, though the other one to the same broker is whole."""
+    patch.setattr(KafkaClient, "late", lambda *_: False)
+
+
 def remember_ends(patch: pytest.MonkeyPatch) -> None:
     """Have a client look up the end of a log once: a store that is restored a second time is not restored up to its end."""
     look_up = Admin.end_offsets
@@ -118,6 +123,7 @@ CLIENT_FAULTS: dict[str, OldFault] = {
     "end": OldFault("a commit returns before its readers see it", return_before_the_end),
     "spread": OldFault("a topic is made when one broker knows of it", tell_no_other_brokers),
     "age": OldFault("metadata are never looked up for their age", look_up_no_leaders),
+    "dead": OldFault("a dead connection stops what the other one could fetch", wait_for_dead_connections),
     "chunk_of_apps": OldFault("a chunk that arrives during a pause is never decompressed", leave_chunks_packed, "kafka-apps"),
     "ends": OldFault("the end of a log is looked up once", remember_ends, "kafka-apps"),
 }

@@ -34,6 +34,8 @@ FAULTS: Final = (
 _LONGEST_S: Final = 120.0
 # Seconds that a partition may be left unread when all is well; connections that lead nowhere are found by the timeout of a request.
 _BOUND_S: Final = 3.0
+# Seconds more while one of the two connections of fetches to a broker leads nowhere, and the other is whole.
+_SPARE_S: Final = 5.0
 
 
 class Wrong(AssertionError):
@@ -56,6 +58,8 @@ class ReadingPlan:
     prefilled: int
     written: int
     busy: float
+    # Whether one of the two connections of fetches to each broker leads nowhere when all else is well again.
+    forgets: bool
 
 
 def draw_reading(seed: int) -> ReadingPlan:
@@ -89,6 +93,7 @@ def draw_reading(seed: int) -> ReadingPlan:
         prefilled=random.choice([0, 3, 10, 40]),
         written=random.choice([3, 10, 30]),
         busy=random.choice([0.02, 0.3, 0.6]),
+        forgets=random.random() < 0.2,
     )
 
 
@@ -114,6 +119,7 @@ class Reading:
         self._read: dict[TopicPartition, list[tuple[Any, ...]]] = {}
         self._since: dict[TopicPartition, float] = {}
         self._fetcher: Any = None
+        self._connections: Any = None
         # When a connection was seen last that leads nowhere: the client does not know.
         self._hollow: float = 0.0
         # When there was something left to read.
@@ -130,6 +136,9 @@ class Reading:
             faults = Faults(self.cluster, Random(f"faults {plan.seed}"), plan.faults, until=plan.healthy_at, sites=(site,), outcast=plan.outcast)
             try:
                 await log.start()
+                self._connections = log._client._connections
+                if plan.forgets:
+                    work.append(asyncio.ensure_future(self._forget()))
                 if plan.faults:
                     work += [asyncio.ensure_future(faults.befall()), asyncio.ensure_future(faults.heal())]
                 isolation = IsolationLevel.READ_COMMITTED if plan.committed else IsolationLevel.READ_UNCOMMITTED
@@ -161,6 +170,26 @@ class Reading:
         now = asyncio.get_running_loop().time()
         self._busy_at = self._busy_at if done else now
         return done and (not self.cluster.cuts or now > self._busy_at + _BOUND_S)
+
+    # --- connections --------------------------------------------------------------------------------------------------------------------
+
+    async def _forget(self) -> None:
+        """Have one of the two connections of fetches to each broker lead nowhere, as a firewall does that has forgotten it."""
+        random = Random(f"forgets {self.plan.seed}")
+        await asyncio.sleep(self.plan.healthy_at + 0.001)
+        for node in self.cluster.brokers:
+            channel = random.choice(self._fetcher._fetching._channels)
+            connection = self._connections._ready.get((node, channel))
+            for line in self.cluster.network.lines:
+                line.hollow = line.hollow or line.protocol is connection
+        self.trace.note("forgotten", [line.number for line in self.cluster.network.lines if line.hollow])
+
+    def _spared(self) -> bool:
+        """Return whether all connections that lead nowhere are of fetches, with a whole one to the same broker."""
+        ready, channels = self._connections._ready, self._fetcher._fetching._channels
+        nodes = {connection: node for (node, channel), connection in ready.items() if channel in channels}
+        lost = [nodes.get(line.protocol) for line in self.cluster.network.lines if line.hollow]
+        return None not in lost and len({*lost}) == len(lost)
 
     # --- what the owner does ------------------------------------------------------------------------------------------------------------
 
@@ -332,7 +361,9 @@ class Reading:
             # It is as good as any other broker, until metadata are old.
             bound += 2 * self.plan.options["metadata_max_age_ms"] / 1000
         well_since = max(self.plan.healthy_at, self._hollow)
-        if any(line.hollow for line in self.cluster.network.lines):
+        if self._spared():
+            bound += _SPARE_S if any(line.hollow for line in self.cluster.network.lines) else 0
+        else:
             self._hollow = now
             well_since = self.plan.healthy_at
             bound += (self.plan.options["request_timeout_ms"] + self.plan.options["connect_timeout_ms"]) / 1000 + 2

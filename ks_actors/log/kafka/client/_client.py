@@ -419,6 +419,15 @@ class KafkaClient:
         """Use this client id on a channel's new sockets; None: the client's own."""
         self._connections.name_channel(channel, client_id)
 
+    def watch_late(self, tell: Callable[[], object]) -> Callable[[], None]:
+        """Call `tell` every second while a request is late; return a function that ends it."""
+        return self._connections.watch_late(tell)
+
+    def late(self, node: int, channel: str) -> bool:
+        """Return whether an answer, or the connection, is late, and no part of it has arrived."""
+        address = self._cluster.brokers.get(node)
+        return address is not None and self._connections.late(node, address, channel)
+
     def disconnect(self, channel: str) -> None:
         """Close the sockets of a channel; requests under way there raise Unavailable."""
         self._connections.disconnect(channel)

@@ -153,6 +153,11 @@ class Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     @property
+    def arriving(self) -> bool:
+        """Whether a part of the next answer has arrived."""
+        return self._arrived > 0
+
+    @property
     def outlived(self) -> bool:
         """Whether the login's session ends soon, so that a new connection is needed."""
         return self._loop.time() >= self._renew_at

@@ -141,6 +141,18 @@ class Connections:
         where = _where(address)
         return self._unanswered.silent(where) or self.outages.away(where)
 
+    def watch_late(self, tell: Callable[[], object]) -> Callable[[], None]:
+        """Call `tell` every second while a request is late; return a function that ends it."""
+        self._unanswered.watchers.add(tell)
+        return lambda: self._unanswered.watchers.discard(tell)
+
+    def late(self, node: int, address: tuple[str, int], channel: str) -> bool:
+        """Return whether an answer, or the connection, is late, and no part of it has arrived."""
+        connection = self._ready.get((node, channel))
+        return self._unanswered.late(self._line(address, channel)) and not (
+            connection is not None and connection.arriving
+        )
+
     async def send(
         self, node: int, address: tuple[str, int], channel: str, request: Any, timeout_s: float
     ) -> Any:

@@ -40,7 +40,7 @@ class Unanswered:
 
     A broker may accept requests and never answer; this warns long before the request times out, and
     calls `doubted` every two seconds. A blocked loop receives answers late, so a check that runs
-    late is skipped.
+    late is skipped. `watchers` are called at each check that finds a late request.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Unanswered:
         self._waiting: dict[object, _Waiting] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
+        self.watchers: set[Callable[[], object]] = set()
 
     @contextmanager
     def until_answered(
@@ -81,6 +82,13 @@ class Unanswered:
     def asks(self, line: Line) -> bool:
         """Return whether a request is open on a line. Any thread may ask."""
         return any(waiting.line == line for waiting in tuple(self._waiting.values()))
+
+    def late(self, line: Line) -> bool:
+        """Return whether a request on a line is silent for `silent_s` longer than it may be."""
+        now = self._outages().clock()
+        return any(
+            waiting.line == line and self._late(waiting, now) for waiting in self._waiting.values()
+        )
 
     def silent(self, where: str) -> bool:
         """Return whether a request to this broker waits for longer than an answer usually takes."""
@@ -113,13 +121,16 @@ class Unanswered:
         self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._check, now + _LOOK_S)
         if now - due > _LOOK_S / 2:
             return
-        for waiting in tuple(self._waiting.values()):
-            if self._late(waiting, now):
-                outages.failed(
-                    waiting.line,
-                    f"{waiting.line.where} {waiting.complaint(now)}",
-                    since=waiting.since,
-                )
+        late = [waiting for waiting in self._waiting.values() if self._late(waiting, now)]
+        for waiting in late:
+            outages.failed(
+                waiting.line,
+                f"{waiting.line.where} {waiting.complaint(now)}",
+                since=waiting.since,
+            )
+        if late:
+            for tell in tuple(self.watchers):
+                tell()
         if now >= self._doubt_at and self.doubtful():
             self._doubt_at = now + _DOUBT_EACH_S
             self._doubted()

@@ -35,16 +35,23 @@ _MUCH_EACH: Final = 16_384
 class BrokerTurn:
     """A connection to a broker with at most one open request (`out`).
 
-    `long` is true while the broker may wait for records.
+    `long` is true while the broker may wait for records. `late` is true when the broker should have
+    answered: the connection may be dead. The other connection then fetches all partitions.
     """
 
-    __slots__ = ("channel", "long", "out", "session")
+    __slots__ = ("channel", "late", "long", "out", "session")
 
     def __init__(self, channel: str) -> None:
         self.channel: str = channel
         self.session: FetchSession = FetchSession()
         self.out: bool = False
         self.long: bool = False
+        self.late: bool = False
+
+    @property
+    def awaited(self) -> bool:
+        """Whether an answer is likely to arrive."""
+        return self.out and not self.late
 
 
 @final
@@ -54,7 +61,9 @@ class FetchBroker:
     Usually one request asks for all wanted partitions, and the broker waits for records. A request
     on the other connection asks for newly wanted partitions together with all others, and the
     broker answers at once. Until the first request is answered, such requests repeat every 20 ms,
-    so no wanted partition is missing from requests for longer.
+    so no wanted partition is missing from requests for longer. A connection that a firewall has
+    forgotten stays open, and never answers: the late request does not keep partitions from the
+    other connection.
     """
 
     __slots__ = (
@@ -117,6 +126,8 @@ class FetchBroker:
         if not first.out and not second.out:
             return self._last
         waiting, free = (first, second) if first.out else (second, first)
+        if waiting.late:
+            return free
         # While one request fetches a partition, the other request may fetch other partitions.
         return (
             free
@@ -136,7 +147,7 @@ class FetchBroker:
         if self.eager:
             return self.not_before
         linger_s += min(linger_s * min(1.0, self._longer), _SPACING_S)
-        alone = not (self.lines[0].out or self.lines[1].out)
+        alone = not (self.lines[0].awaited or self.lines[1].awaited)
         return max(
             self.not_before,
             self._sent_at + (linger_s if alone or self._fresh else max(linger_s, _SPACING_S)),
@@ -144,9 +155,9 @@ class FetchBroker:
 
     def begin(self, line: BrokerTurn, now: float) -> int:
         """Prepare a connection's next request; return the wait for records on the broker in ms."""
-        alone = not (self.lines[0].out or self.lines[1].out)
+        alone = not (self.lines[0].awaited or self.lines[1].awaited)
         under_way = [
-            other.session.sent_offsets for other in self.lines if other.out and not other.long
+            other.session.sent_offsets for other in self.lines if other.awaited and not other.long
         ]
         brought = {
             partition
@@ -166,6 +177,6 @@ class FetchBroker:
         for partition in brought:
             # The connection's next request includes the partition again.
             line.session.changed.add(partition)
-        line.out, line.long = True, alone and not more
+        line.out, line.late, line.long = True, False, alone and not more
         self._last, self._sent_at, self._fresh, self.eager = line, now, False, False
         return LONG_MS if line.long else 0

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka.consumer._partition_reader import PartitionReader
     from ks_actors.records import TopicPartition
 
-# UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID: a broker may not have heard of a new topic yet.
-_UNKNOWN: Final = frozenset({3, 100})
 _CORRUPT: Final = 2
+# Brokers that must name the same leader before its answer counts: any minority may be cut off.
+_BROKERS_TO_ASK: Final = 3
 _EARLIEST: Final = -2
 _LATEST: Final = -1
 _log = component_log(__name__)
@@ -75,9 +75,6 @@ class FetchErrors:
         if code == OFFSET_OUT_OF_RANGE:
             if source.state is FetchState.OPEN:
                 self._look_for_range(source, None)
-        elif code in _UNKNOWN:
-            self._unknown(source)
-            self.refresh()
         elif code == _CORRUPT:
             error = LogCorrupted(
                 f"the broker cannot read {source.partition} at offset {source.ahead}: its stored "
@@ -126,20 +123,19 @@ class FetchErrors:
     def _hold(self, source: PartitionReader, *, away: bool = False) -> None:
         source.rest(self._client.options, away=away)
 
-    def _unknown(self, source: PartitionReader) -> None:
-        """Wait a little for the partition: not all brokers know a new topic at once."""
-        now = asyncio.get_running_loop().time()
+    def _wait_for_leader(self, source: PartitionReader) -> None:
+        """Wait for a partition without a leader, or fail if it does not exist.
+
+        Not all brokers know a new topic at once, so brokers must tell its absence for a while.
+        """
         if source.unknown_since is None:
-            source.unknown_since = now
-        if now - source.unknown_since >= self._client.options.missing_topic_wait_ms / 1000:
-            source.unknown_since = None
-            source.fail(
-                UnknownTopicOrPartition(
-                    f"{source.partition} does not exist: it was deleted, or never created"
-                )
-            )
-        else:
+            source.unknown_since = asyncio.get_running_loop().time()
+        reason = self._client.why_no_leader(source.partition, since=source.unknown_since)
+        if isinstance(reason, Unavailable):
             self._hold(source)
+        else:
+            source.unknown_since = None
+            source.fail(reason)
 
     def refresh(self) -> None:
         """Look up the leaders, and the existing partitions."""
@@ -155,7 +151,6 @@ class FetchErrors:
         except Unavailable as error:
             # Only partitions without a leader wait; the others are fetched from their leaders.
             for source in self._leaderless():
-                source.unknown_since = None
                 self._hold(source, away=error.away)
             _log.debug("%s: no broker knows the leader: %s", self._client_id, error)
         except Exception as error:  # noqa: BLE001 - the waiting reader has to hear of any error
@@ -165,14 +160,7 @@ class FetchErrors:
                 )
         else:
             for source in self._leaderless():
-                reason = self._client.why_no_leader(source.partition)
-                if isinstance(reason, UnknownTopicOrPartition):
-                    self._unknown(source)
-                elif isinstance(reason, Unavailable):
-                    source.unknown_since = None
-                    self._hold(source)
-                else:
-                    source.fail(reason)
+                self._wait_for_leader(source)
         self._refreshing = False
         # Leaders may have moved, even of partitions that had a leader.
         self._owner.change_all()
@@ -191,17 +179,20 @@ class FetchErrors:
         diverges_at: int | None,
     ) -> None:
         """Report the valid range if the fetch offset is outside it, or records are lost."""
-        error: Exception | None
-        lost_before, source.lost_range = source.lost_range, True
+        error: Exception | None = None
         try:
-            begin = await self._find_offset(source.partition, _EARLIEST)
-            end = await self._find_offset(source.partition, _LATEST)
-            error = _judge(source, begin, end, diverges_at, lost_before)
+            if await self._still_leads(source.partition) and source.era == era:
+                lost_before, source.lost_range = source.lost_range, True
+                begin = await self._find_offset(source.partition, _EARLIEST)
+                end = await self._find_offset(source.partition, _LATEST)
+                error = _judge(source, begin, end, diverges_at, lost_before)
         except LogClosed:
             return
-        # The lookup itself failed, which says nothing about the offset: fetch again.
-        except (LogTimeout, Unavailable, UnknownTopicOrPartition):
-            error = None
+        except (LogTimeout, Unavailable, UnknownTopicOrPartition) as failed:
+            # The lookup itself failed, which says nothing about the offset: fetch again.
+            _log.debug(
+                "%s: the range of %s is unknown: %s", self._client_id, source.partition, failed
+            )
         except Exception as failed:  # noqa: BLE001 - the waiting reader has to hear of any error
             error = failed if isinstance(failed, LogError) else unexpected(source.partition, failed)
         # In another era the position has moved, and the answer refers to an earlier offset.
@@ -210,6 +201,19 @@ class FetchErrors:
                 self._hold(source)
             else:
                 source.fail(error)
+
+    async def _still_leads(self, partition: TopicPartition) -> bool:
+        """Return whether several brokers, asked in turn, name no other leader than the known.
+
+        A leader that is cut off from its cluster does not know its successor, and its log ends
+        before records that others have read.
+        """
+        leader = self._client.leader(partition)
+        for _ in range(min(_BROKERS_TO_ASK, len(self._client.nodes))):
+            await self._client.refresh([partition.topic])
+            if self._client.leader(partition) != leader:
+                return False
+        return True
 
     async def _find_offset(self, partition: TopicPartition, which: int) -> int:
         request = OffsetRequest(-1, 0, [(partition.topic, [(partition.partition, which)])])

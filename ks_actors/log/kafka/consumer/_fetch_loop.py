@@ -66,7 +66,10 @@ class FetchLoop:
         for channel in self._channels:
             client.name_channel(channel, client_id)
         self._errors: FetchErrors = FetchErrors(client, sources, self, client_id=client_id)
-        self._unwatch: Callable[[], None] = client.watch_leaders(self.change_all)
+        self._unwatch: tuple[Callable[[], None], ...] = (
+            client.watch_leaders(self.change_all),
+            client.watch_late(self._note_late),
+        )
         self._brokers: dict[int, FetchBroker] = {}
         # The brokers of the wanted partitions, and the partitions whose broker may be outdated.
         self._nodes: dict[TopicPartition, int] = {}
@@ -99,7 +102,7 @@ class FetchLoop:
             return f"in no request{changed}, leader {leader}"
         broker, now = self._brokers[node], asyncio.get_running_loop().time()
         lines = ", ".join(
-            f"{'open' if line.out else 'free'} request with offset "
+            f"{'open' if line.awaited else 'late' if line.out else 'free'} request with offset "
             f"{line.session.sent_offsets.get(partition)}"
             for line in broker.lines
         )
@@ -117,7 +120,8 @@ class FetchLoop:
     def stop(self) -> None:
         """Stop, without waiting for the tasks."""
         self._stopped = True
-        self._unwatch()
+        for unwatch in self._unwatch:
+            unwatch()
         if self._pumping is not None:
             self._pumping.cancel()
         for task in self._tasks:
@@ -184,6 +188,13 @@ class FetchLoop:
         self._changed.clear()
         for broker in self._brokers.values():
             self._serve(broker)
+
+    def _note_late(self) -> None:
+        """Fetch on the other connection of a broker while an answer on the first is late."""
+        for broker in self._brokers.values():
+            for line in broker.lines:
+                line.late = line.out and self._client.late(broker.node, line.channel)
+        self._pump_soon()
 
     def _place(self, partition: TopicPartition) -> None:
         """Assign a partition to the broker that leads it, if it is wanted."""

@@ -130,7 +130,7 @@ class PartitionReader:
         self._lost: int | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.backoff: Backoff = Backoff()
-        # The loop time since which no broker knows the partition.
+        # The loop time of the first lookup that did not find the partition.
         self.unknown_since: float | None = None
         self.error: Exception | None = None
         self.chunks: deque[Chunk] = deque()
@@ -253,7 +253,6 @@ class PartitionReader:
 
     def answered(self) -> None:
         """Note an answer without an error: the topic exists, and the broker leads the partition."""
-        self.unknown_since = None
         self.lost_range = False
         self.backoff.end()
 

@@ -91,6 +91,10 @@ class ScriptedBroker:
         """Lead all partitions for ever."""
         return lambda: None
 
+    def watch_late(self, _: Callable[[], object]) -> Callable[[], None]:
+        """Answer in time."""
+        return lambda: None
+
     async def send(self, _node: int, request: Any, *, channel: str = "", **_: object) -> FetchResponse:
         assert channel not in self._busy, "a broker reads the next request of a connection when it has answered the last one"
         self._busy.add(channel)
