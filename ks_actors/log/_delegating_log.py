@@ -246,13 +246,15 @@ class _Writer(Generic[W]):
         request = LogRequest("to write records for", about, again=False)
         return await self._log.ask(request, self._inner.send, batches)
 
+    def abandon(self) -> None:
+        self._log.tell(self._inner.abandon)
+
     async def close(self) -> None:
         await self._log.end("closes a producer", self._inner.close)
 
 
 class _Producer(_Writer["Producer"]):
-    def abandon(self) -> None:
-        self._log.tell(self._inner.abandon)
+    pass
 
 
 class _TransactionalProducer(_Writer["TransactionalProducer"]):

@@ -134,6 +134,9 @@ class EmbeddedTransactionalProducer:
         self._faults.after("send")
         return behind
 
+    def abandon(self) -> None:
+        """Do nothing: all sent records are in the transaction."""
+
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, /
     ) -> None:

@@ -419,6 +419,13 @@ class KafkaClient:
         """Use this client id on a channel's new sockets; None: the client's own."""
         self._connections.name_channel(channel, client_id)
 
+    def cut(self, channel: str) -> None:
+        """Abort the sockets of a channel on which requests wait for answers.
+
+        Bytes that have not reached the broker are dropped. The requests raise Unavailable.
+        """
+        self._connections.cut(channel)
+
     def disconnect(self, channel: str) -> None:
         """Close the sockets of a channel; requests under way there raise Unavailable."""
         self._connections.disconnect(channel)
