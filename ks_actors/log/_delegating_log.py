@@ -109,7 +109,7 @@ class DelegatingLog(BaseLog):
         """Return a new producer."""
         make, request = self._log.producer, LogRequest("for a producer id")
         made = await self.ask(request, make, client_id=client_id, lease=lease, topics=topics)
-        return _Producer(self, made)
+        return _Writer(self, made)
 
     async def transactional_producer(
         self,
@@ -251,10 +251,6 @@ class _Writer(Generic[W]):
 
     async def close(self) -> None:
         await self._log.end("closes a producer", self._inner.close)
-
-
-class _Producer(_Writer["Producer"]):
-    pass
 
 
 class _TransactionalProducer(_Writer["TransactionalProducer"]):
