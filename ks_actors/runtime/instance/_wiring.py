@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from actors import Spec
-from ks_actors._errors import IllegalGeneration, StateError
+from ks_actors._errors import StateError
 from ks_actors.assignment import MemberTraits
 from ks_actors.config import ClientIds, ProcessingGuarantee
 from ks_actors.lifecycle import Closing, admitted, component_log, name_client, shielded, try_step
@@ -233,11 +233,7 @@ class Wiring:
         )
         spec = Spec(lambda: collector, mailbox=COLLECTOR_MAILBOX)
         self.collector = await self._spawn(context, spec, "collector")
-        self.member_lease.lost = self._abandon_output
-
-    def _abandon_output(self) -> None:
-        lost = IllegalGeneration("the membership was lost before all output was written")
-        self.collector.tell(m.Abandon(lost))
+        self.member_lease.lost = partial(self.collector.tell, m.Abandon())
 
     async def _transactional_producer(self, process_id: str) -> TransactionalProducer:
         name, scope, timeout_ms = (

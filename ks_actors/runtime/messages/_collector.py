@@ -91,10 +91,10 @@ class CommitTransaction(Message, frozen=True):
 class Abandon(Message, frozen=True):
     """Write nothing more until the next Abort: the next owner of the tasks may write by then.
 
-    The commit under way fails with `cause`.
+    The commit under way fails with `cause`; None if the membership is lost.
     """
 
-    cause: Exception
+    cause: Exception | None = None
 
 
 class Abort(Message, frozen=True):

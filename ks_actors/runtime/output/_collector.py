@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, assert_never, cast
 
 from actors import Actor, Mailbox, Signal, Stopping
 from ks_actors._errors import (
+    IllegalGeneration,
     LogTimeout,
     ProduceFailed,
     ProductionFailed,
@@ -144,7 +145,8 @@ class Collector(Actor[CollectorMessage]):
                 # in the producer, and must not be written behind output of the tasks' next owner.
                 self._producer.abandon()
             case m.Abandon():
-                self._failure = self._failure or message.cause
+                lost = "the membership was lost before all output was written"
+                self._failure = self._failure or message.cause or IllegalGeneration(lost)
                 self._producer.abandon()
             case m.LingerOver():
                 self._pace.rested()

@@ -164,7 +164,7 @@ class KafkaTransactionalProducer:
                 # that was not added.
                 await self._add(send_call)
                 if abandoned != self._abandoned:
-                    raise self._not_sent()
+                    raise _not_sent(self._name)
                 outcomes = send_call.put(self._sender)
                 self._outcomes += outcomes
             await self._sender.wait_for(outcomes)
@@ -188,17 +188,11 @@ class KafkaTransactionalProducer:
     def abandon(self) -> None:
         """Send and repeat nothing more of earlier `send` calls.
 
-        Waiting calls raise ProduceFailed or TransactionAborted, once brokers have answered the
-        batches in flight. A commit does not lack these batches: it waits for them, and then aborts.
-        If all batches are written, this changes nothing, whatever the end of the transaction.
+        Waiting calls raise ProduceFailed or TransactionAborted once batches in flight are answered.
+        A commit then aborts. If all batches are written, nothing changes: a commit may go on.
         """
         self._abandoned += 1
-        self._sender.abandon(self._not_sent())
-
-    def _not_sent(self) -> TransactionAborted:
-        return TransactionAborted(
-            f"the transaction of {self._name} was given up before all of its records were sent"
-        )
+        self._sender.abandon(_not_sent(self._name))
 
     def _check_not_failed(self) -> None:
         if self._in_doubt:
@@ -346,14 +340,7 @@ class KafkaTransactionalProducer:
                 return
             # Wait for the outcome of every batch: the coordinator commits whatever has arrived.
             await self._sender.wait_for(self._outcomes)
-            failed = next(
-                (
-                    outcome.exception()
-                    for outcome in self._outcomes
-                    if outcome.exception() is not None
-                ),
-                None,
-            )
+            failed = next(filter(None, (outcome.exception() for outcome in self._outcomes)), None)
             if failed is not None and self._abort_reason is None:
                 self._abort_reason = f"a batch failed ({failed})"
             try:
@@ -616,3 +603,9 @@ class KafkaTransactionalProducer:
             await self._early_offsets.end()
             await self._sender.close(LogClosed(f"producer {self.client_id} is closed"))
             await self._client.close()
+
+
+def _not_sent(name: str) -> TransactionAborted:
+    return TransactionAborted(
+        f"the transaction of {name} was given up before all of its records were sent"
+    )

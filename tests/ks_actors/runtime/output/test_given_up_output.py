@@ -34,7 +34,7 @@ _PARTITIONS: Final = 2
 
 
 class World:
-    """Apps on two brokers: the second one leads the partition of their output, and coordinates nothing."""
+    """Apps on two brokers in virtual time: the second one leads the partition of their output, and coordinates nothing."""
 
     plan = "given-up output"
 

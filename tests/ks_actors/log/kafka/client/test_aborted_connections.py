@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import select
 import socket
 import ssl
 from pathlib import Path
@@ -18,6 +19,7 @@ from ks_actors.log.kafka.client._connections import PRODUCE, Connections
 from ks_actors.log.kafka.client._outages import Outages
 from ks_actors.log.kafka.wire import ProduceRequest
 from tests.ks_actors.log.kafka.client.certificates import Authority
+from tests.waiting import until
 
 _SIZE: Final = 100_000
 _VERSIONS: Final = {0: (0, 12)}
@@ -43,22 +45,29 @@ async def ended(way: str, context: ssl.SSLContext | None, listener: ssl.SSLConte
     connection._versions = _VERSIONS
     connections._ready[1, PRODUCE] = connection
     answer = connection.send(ProduceRequest(None, -1, 1, [("t", [(0, bytearray(_SIZE))])]))
-    # What does not go into the kernel's buffer is dropped anyway.
-    await asyncio.sleep(0.02)
-    ends: dict[str, Any] = {"cut": connections.cut, "disconnect": connections.disconnect}
-    ends[way](PRODUCE)
+    # The peer takes a part of it; the kernel has the rest.
+    await until(lambda: bool(select.select([peer], [], [], 0)[0]))
+    if way == "cut":
+        connections.cut(PRODUCE)
+        await connection.close()
+    else:
+        connections.disconnect(PRODUCE)
     assert answer.exception() is not None
-    await asyncio.sleep(0.02)
-    read = 0
     peer.settimeout(5)
-    try:
-        while data := peer.recv(_SIZE):
-            read += len(data)
-    except ConnectionResetError:
-        return read, True
-    finally:
-        peer.close()
-        await connections.close()
+    read = await asyncio.to_thread(rest_of, peer)
+    await connections.close()
+    return read
+
+
+def rest_of(peer: socket.socket) -> tuple[int, bool]:
+    """Read all that comes; return its size, and whether it ends in a reset."""
+    read = 0
+    with peer:
+        try:
+            while data := peer.recv(_SIZE):
+                read += len(data)
+        except ConnectionResetError:
+            return read, True
     return read, False
 
 

@@ -1,4 +1,4 @@
-"""A producer under a lease, on a simulated broker: behind the end of the lease it writes nothing, whatever its requests wait for."""
+"""A producer under a lease, on a simulated broker in virtual time: behind the end of the lease it writes nothing, whatever its requests wait for."""
 
 from __future__ import annotations
 
