@@ -128,7 +128,7 @@ def test_output_that_an_app_has_given_up_waiting_for_is_written_once() -> None:
     run(body, ALOS, task_timeout_ms=10_000)
 
 
-@pytest.mark.parametrize("guarantee", [ALOS, EOS])
+@pytest.mark.parametrize("guarantee", [pytest.param(ALOS, marks=pytest.mark.extended), EOS])
 def test_a_lost_membership_does_not_wait_for_a_broker_that_is_out_of_reach(guarantee: str) -> None:
     """A member that the group has removed drops the output that it cannot send, and is back after a request timeout."""
 
@@ -150,7 +150,7 @@ def test_a_lost_membership_does_not_wait_for_a_broker_that_is_out_of_reach(guara
     run(body, guarantee)
 
 
-@pytest.mark.parametrize("guarantee", [ALOS, EOS])
+@pytest.mark.parametrize("guarantee", [pytest.param(ALOS, marks=pytest.mark.extended), EOS])
 def test_an_app_survives_a_lost_membership_while_its_output_has_no_leader(guarantee: str) -> None:
     """Nor can the transaction end then. That may take longer than max_poll_interval_ms, as nobody waits for a removed member."""
 
