@@ -109,7 +109,7 @@ class DelegatingLog(BaseLog):
         """Return a new producer."""
         make, request = self._log.producer, LogRequest("for a producer id")
         made = await self.ask(request, make, client_id=client_id, lease=lease, topics=topics)
-        return _Producer(self, made)
+        return _Writer(self, made)
 
     async def transactional_producer(
         self,
@@ -246,13 +246,11 @@ class _Writer(Generic[W]):
         request = LogRequest("to write records for", about, again=False)
         return await self._log.ask(request, self._inner.send, batches)
 
-    async def close(self) -> None:
-        await self._log.end("closes a producer", self._inner.close)
-
-
-class _Producer(_Writer["Producer"]):
     def abandon(self) -> None:
         self._log.tell(self._inner.abandon)
+
+    async def close(self) -> None:
+        await self._log.end("closes a producer", self._inner.close)
 
 
 class _TransactionalProducer(_Writer["TransactionalProducer"]):

@@ -40,7 +40,11 @@ class Lease:
 
     def holds(self) -> bool:
         """Return whether the lease holds, so that no other member can have the partitions."""
-        return self._clock() < self._until
+        return self.left() > 0
+
+    def left(self) -> float:
+        """Return the seconds until the lease ends; 0 or less when it has ended."""
+        return self._until - self._clock()
 
     def time(self) -> float:
         """Return the time of the lease's clock, in seconds."""

@@ -99,6 +99,14 @@ class Writer(Protocol):
         """
         ...
 
+    def abandon(self) -> None:
+        """Send and repeat nothing more of earlier `send` calls.
+
+        Waiting calls raise an error once the outcome of the sent batches is known. A transaction
+        that lacks batches is not committed.
+        """
+        ...
+
     async def close(self) -> None:
         """Close; abort an open transaction."""
         ...
@@ -109,13 +117,6 @@ class Producer(Writer, Protocol):
 
     With a lease it writes only while the lease holds; until then records wait.
     """
-
-    def abandon(self) -> None:
-        """Send and repeat nothing more of earlier `send` calls.
-
-        Waiting calls raise an error once the outcome of the sent batches is known.
-        """
-        ...
 
 
 class TransactionalProducer(Writer, Protocol):

@@ -50,12 +50,12 @@ class EmbeddedProducer:
         """
         if self._closed:
             raise LogClosed(f"producer {self.client_id} is closed")
+        await self._faults.wait("send")
         if self._lease is not None and not self._lease.holds():
             raise IllegalGeneration(
                 f"producer {self.client_id} did not send its last records, because their member "
                 "has left the group"
             )
-        await self._faults.wait("send")
         self._faults.before("send")
         behind = self._broker.append(batches)
         await asyncio.sleep(0)
@@ -133,6 +133,9 @@ class EmbeddedTransactionalProducer:
         await asyncio.sleep(0)
         self._faults.after("send")
         return behind
+
+    def abandon(self) -> None:
+        """Do nothing: all sent records are in the transaction."""
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, /

@@ -121,9 +121,8 @@ class Wiring:
         self._priority = priority
         self._serdes = AwaitedSerdes(self._topics)
         self._directory = StateDirectory(config.state_dir / config.application_id)
-        self._lease: Lease | None = None if self._transactional else Lease()
-        # The lease tells the age of heartbeats; a transactional producer writes without a lease.
-        self.member_lease: Lease = Lease() if self._lease is None else self._lease
+        # It also tells the age of heartbeats; a transactional producer writes without a lease.
+        self.member_lease: Lease = Lease()
         self._shared: SharedResources | None = None
         specs = parts.stores.by_subtopology
         self._task_directories = TaskDirectories(
@@ -214,7 +213,9 @@ class Wiring:
         producer = (
             await renew()
             if self._transactional
-            else await log.producer(client_id=self._ids.producer, lease=self._lease, topics=topics)
+            else await log.producer(
+                client_id=self._ids.producer, lease=self.member_lease, topics=topics
+            )
         )
         collector = Collector(
             producer,
@@ -226,14 +227,13 @@ class Wiring:
             sizes=self._topics.partitions,
             metrics=self._metrics,
             renew=renew if self._transactional else None,
-            lease=self._lease,
+            lease=self.member_lease,
             timeout_s=config.task_timeout_ms / 1000,
             linger=config.linger_ms / 1000,
         )
         spec = Spec(lambda: collector, mailbox=COLLECTOR_MAILBOX)
         self.collector = await self._spawn(context, spec, "collector")
-        if self._lease is not None:
-            self._lease.lost = partial(self.collector.tell, m.Abandon())
+        self.member_lease.lost = partial(self.collector.tell, m.Abandon())
 
     async def _transactional_producer(self, process_id: str) -> TransactionalProducer:
         name, scope, timeout_ms = (
@@ -451,6 +451,7 @@ class Wiring:
             manager=self.manager,
             state=self._state,
             committer=self.committer,
+            collector=self.collector,
             figures=RebalanceFigures.of(self._metrics, context.time()),
         )
         assert self._state_manager is not None

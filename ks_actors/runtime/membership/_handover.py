@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from actors import AskTimeout
-from ks_actors._errors import TaskTimeout
+from ks_actors._errors import LogTimeout, TaskTimeout
 from ks_actors.lifecycle import component_log, warn_if_slow
 from ks_actors.runtime import messages as m
 
@@ -26,7 +27,8 @@ T = TypeVar("T")
 class Handover:
     """Give tasks up, so that other members may have them.
 
-    Each step must finish within `seconds`, the group's limit for a rebalance.
+    Each step must finish within `seconds`, the group's limit for a rebalance. Rollbacks have limits
+    of their own.
     """
 
     def __init__(
@@ -36,12 +38,14 @@ class Handover:
         manager: Ref[m.TaskManagerMessage],
         state: Ref[m.StateManagerMessage],
         committer: Ref[m.CommitterMessage],
+        collector: Ref[m.CollectorMessage],
         seconds: float,
     ) -> None:
         self._poller = poller
         self._manager = manager
         self._state = state
         self._committer = committer
+        self._collector = collector
         self._seconds = seconds
         # The state offsets of the tasks that are not processed here, as of the last step.
         self.offsets: Mapping[TaskId, int] = {}
@@ -89,12 +93,7 @@ class Handover:
         # If the commit fails, no task is busy, because the work of the tasks is rolled back.
         busy: frozenset[TaskId] = frozenset()
         try:
-            await self._wait(
-                who,
-                "the commit before it",
-                # With `hold`: no other commit may come until the tasks are given up.
-                self._committer.ask(m.Commit, "tasks are moving to another member", hold=True),
-            )
+            await self._commit(who)
             busy = await self._wait(
                 who, "tasks to come to rest", self._manager.ask(m.AskBusy, tasks)
             )
@@ -116,6 +115,21 @@ class Handover:
             # Allow commits even after an error: the remaining tasks must continue to commit.
             self._committer.tell(m.AllowCommits())
         return busy
+
+    async def _commit(self, who: str) -> None:
+        """Commit, and let no other commit come until the tasks are given up.
+
+        A commit that takes too long is not rolled back yet: it would still write and commit for
+        tasks that others have by then. So give up its output, and wait for its end.
+        """
+        moving, what = "tasks are moving to another member", "the commit before it"
+        try:
+            await self._wait(who, what, self._committer.ask(m.Commit, moving, hold=True))
+        except AskTimeout as late:
+            cause = LogTimeout(f"{who} waited {late.seconds:g} s for {what}, so it is rolled back")
+            self._collector.tell(m.Abandon(cause))
+            ending = self._committer.ask(m.Commit, moving, hold=True).within(inf)
+            await warn_if_slow(who, "the end of that commit", ending)
 
     async def until_one_rests(self, tasks: frozenset[TaskId]) -> frozenset[TaskId] | None:
         """Wait until one of the tasks is at rest and committed.
@@ -164,11 +178,9 @@ class Handover:
                 f"a processor has not returned {self._seconds:g} s after its task was lost "
                 f"({type(cause).__name__}). Find the function that blocks"
             ) from late
-        made_progress = await self._wait(
-            who,
-            "uncommitted changes to be dropped",
-            self._committer.ask(m.Rollback, None, cause, give_up=True),
-        )
+        # The group no longer waits for this member, and the end of a transaction may take longer.
+        rollback = self._committer.ask(m.Rollback, None, cause, give_up=True).within(inf)
+        made_progress = await warn_if_slow(who, "uncommitted changes to be dropped", rollback)
         # Close the tasks only after the rollback, which needs them to discard their uncommitted
         # state.
         await self._wait(who, "workers to return the tasks", self._manager.ask(m.Close, None))

@@ -123,6 +123,7 @@ class Member(Actor[m.MemberMessage]):
         manager: Ref[m.TaskManagerMessage],
         state: Ref[m.StateManagerMessage],
         committer: Ref[m.CommitterMessage],
+        collector: Ref[m.CollectorMessage],
         figures: RebalanceFigures | None = None,
     ) -> None:
         self._log = log
@@ -154,6 +155,7 @@ class Member(Actor[m.MemberMessage]):
             manager=manager,
             state=state,
             committer=committer,
+            collector=collector,
             seconds=group.rebalance_seconds,
         )
         self._departing = DepartingTasks(

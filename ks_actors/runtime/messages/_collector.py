@@ -89,10 +89,12 @@ class CommitTransaction(Message, frozen=True):
 
 
 class Abandon(Message, frozen=True):
-    """Write nothing more: the membership is lost.
+    """Write nothing more until the next Abort: the next owner of the tasks may write by then.
 
-    The next owner of the tasks may already write.
+    The commit under way fails with `cause`; None if the membership is lost.
     """
+
+    cause: Exception | None = None
 
 
 class Abort(Message, frozen=True):

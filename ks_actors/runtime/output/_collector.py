@@ -61,7 +61,8 @@ class Collector(Actor[CollectorMessage]):
     its offsets cover. When too much is pending, the task manager gets OutputPressure and stops the
     work. With transactions, `renew` returns another producer of the transactional id after fencing,
     and aborts are retried for `timeout_s` seconds. Without transactions, the producer writes under
-    the `lease` of the membership. Output that trickles then waits until half of `linger` (seconds)
+    the `lease` of the membership. When the tasks are lost or rolled back, the producer abandons the
+    output that it has not sent. Output that trickles then waits until half of `linger` (seconds)
     after the last send, to gather records. After a quiet moment, the first output waits 1 ms.
     """
 
@@ -77,7 +78,7 @@ class Collector(Actor[CollectorMessage]):
         sizes: TopicSizes,
         metrics: Metrics,
         renew: Callable[[], Awaitable[TransactionalProducer]] | None,
-        lease: Lease | None,
+        lease: Lease,
         timeout_s: float,
         linger: float = 0.0,
     ) -> None:
@@ -115,8 +116,7 @@ class Collector(Actor[CollectorMessage]):
         """Close the producer at the end."""
         if isinstance(signal, Stopping):
             # tasks.
-            if self._lease is not None:
-                self._lease.forget()
+            self._lease.forget()
             await self._producer.close()
 
     def receive(self, message: CollectorMessage) -> None:
@@ -141,12 +141,13 @@ class Collector(Actor[CollectorMessage]):
                 self._commit(message)
             case m.Abort():
                 self._abort = message
-                self._abandon()
+                # All tasks do their work again. A send that has timed out here may not have ended
+                # in the producer, and must not be written behind output of the tasks' next owner.
+                self._producer.abandon()
             case m.Abandon():
-                self._failure = self._failure or IllegalGeneration(
-                    "the membership was lost before all output was written"
-                )
-                self._abandon()
+                lost = "the membership was lost before all output was written"
+                self._failure = self._failure or message.cause or IllegalGeneration(lost)
+                self._producer.abandon()
             case m.LingerOver():
                 self._pace.rested()
             case m.NextEpoch():
@@ -329,7 +330,8 @@ class Collector(Actor[CollectorMessage]):
         self._sending = False
         self._pending.gone(failed.batches)
         error = failed.error
-        if not isinstance(error, ProduceFailed) or self._failure is not None:
+        given_up = self._failure is not None or self._abort is not None
+        if not isinstance(error, ProduceFailed) or given_up:
             self._fail(error)
             return
         void = next((why for why in error.errors.values() if isinstance(why, _REPEATED)), None)
@@ -435,14 +437,6 @@ class Collector(Actor[CollectorMessage]):
         self.ctx.pipe(
             end, partial(_ended, reply=message.reply), partial(_end_failed, reply=message.reply)
         )
-
-    def _abandon(self) -> None:
-        """Stop writing, so that no records are written after records of a task's next owner.
-
-        Transactions ensure this by themselves.
-        """
-        if self._lease is not None and not self._lease.holds():
-            cast("Producer", self._producer).abandon()
 
     def _start_abort(self, abort: m.Abort) -> None:
         # The committer sends one request at a time, so it does not wait for a flush any more.

@@ -428,6 +428,13 @@ class KafkaClient:
         address = self._cluster.brokers.get(node)
         return address is not None and self._connections.late(node, address, channel)
 
+    def cut(self, channel: str) -> None:
+        """Abort the sockets of a channel on which requests wait for answers.
+
+        Bytes that have not reached the broker are dropped. The requests raise Unavailable.
+        """
+        self._connections.cut(channel)
+
     def disconnect(self, channel: str) -> None:
         """Close the sockets of a channel; requests under way there raise Unavailable."""
         self._connections.disconnect(channel)

@@ -167,6 +167,11 @@ class Connection(asyncio.Protocol):
         """Whether only the request for the versions has been answered so far."""
         return self._number <= _YOUNG
 
+    @property
+    def waiting(self) -> bool:
+        """Whether a request has no answer yet."""
+        return bool(self._sent)
+
     async def until_answered(self) -> None:
         """Wait until all requests have been answered."""
         while waiting := [sent.answer for sent in self._sent if not sent.answer.done()]:

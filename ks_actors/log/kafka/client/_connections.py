@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from ks_actors._errors import LogClosed, LogError, NotAuthorized
@@ -24,7 +27,6 @@ from ks_actors.log.kafka.client._unanswered_requests import Unanswered
 from ks_actors.log.kafka.login import Step, check_kerberos, told, why_failed
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable, Iterable
 
     from ks_actors.log.kafka.client._cluster import Cluster
@@ -35,6 +37,8 @@ MAIN: Final = "main"
 COORDINATION: Final = "coordination"
 PRODUCE: Final = "produce"
 _CLOSE_S: Final = 1.0
+# SO_LINGER of 0 seconds: the close sends RST, and drops the bytes in the kernel's buffer.
+_RESET: Final = struct.pack("ii", 1, 0)
 _log = component_log(__name__)
 # Seconds without an answer before a warning, unless the request asks the broker to wait.
 _SILENT_S: Final = 3.0
@@ -374,12 +378,18 @@ class Connections:
     def _abort(self, key: tuple[int, str], connection: Connection) -> None:
         """Close the socket to a broker that does not answer.
 
-        Unsent bytes are dropped: if the broker resumed, it would act on these requests long after
-        another broker has done the work.
+        Unsent bytes are dropped, also those in the kernel: if the broker resumed, it would act on
+        these requests long after another broker has done the work.
         """
         closed = self._close(key, connection)
         transport = self._closing.get(closed)
         if transport is not None:
+            plain = transport.get_extra_info("socket")
+            # uvloop raises ValueError for a closed socket.
+            with suppress(OSError, ValueError):
+                # Without this the kernel sends its buffer after the close, for minutes if need be.
+                if plain is not None:
+                    plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             transport.abort()
 
     def _note_closing(
@@ -387,6 +397,12 @@ class Connections:
     ) -> None:
         self._closing[closed] = transport
         closed.add_done_callback(self._closing.pop)
+
+    def cut(self, channel: str) -> None:
+        """Abort the sockets of a channel on which requests wait for answers."""
+        for key, connection in tuple(self._ready.items()):
+            if key[1] == channel and connection.waiting:
+                self._abort(key, connection)
 
     def disconnect(self, channel: str) -> None:
         """Close the sockets of a channel; requests under way there raise Unavailable."""

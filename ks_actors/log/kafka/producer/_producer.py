@@ -99,8 +99,9 @@ class KafkaProducer:
     def abandon(self) -> None:
         """Send and repeat nothing more of earlier `send` calls.
 
-        Waiting calls raise ProduceFailed once brokers have answered or the connections have failed.
-        The exception has an IllegalGeneration for each partition that lacks records.
+        Connections with unanswered requests are aborted, so that brokers get no more of them.
+        Waiting calls raise ProduceFailed, with an IllegalGeneration for each partition that lacks
+        records, or may lack them.
         """
         self._abandoned += 1
         self._sender.abandon(not_sent(self.client_id))

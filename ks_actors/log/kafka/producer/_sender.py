@@ -65,6 +65,8 @@ _FORGOTTEN = (OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID)
 _LAST_EPOCH = 2**15 - 1
 # The interval of checks for an extended lease.
 _LEASE_SECONDS = 0.02
+# The longest wait (s) for the end of a lease before it is looked at again.
+_LONGEST_WAIT_S = 60.0
 # The most reasons from a broker in an error's text.
 _REASONS: Final = 3
 
@@ -161,9 +163,13 @@ class Sender:
         # After this many bytes, let other tasks run before the next requests.
         if left <= 0:
             asyncio.get_running_loop().call_soon(self.go)
+        if self._lease is not None and any(self._requests_in_flight.values()):
+            # No answer need come before the lease ends, and only another `go` notices its end.
+            self._wake_in(min(self._lease.left(), _LONGEST_WAIT_S))
 
     def _wait_for_lease(self, now: float) -> None:
-        """Wait for the lease, or until batches time out."""
+        """Wait for the lease, or until batches time out; call back requests without an answer."""
+        self._client.cut(PRODUCE)
         for queue in tuple(self._waiting):
             # Batches still time out, so that callers do not wait forever for an expired lease.
             self._expire(queue, now)
@@ -225,6 +231,15 @@ class Sender:
         self, node: int, pending_batches: list[tuple[PartitionQueue, InFlightBatch]]
     ) -> None:
         by_place = {queue.partition: (queue, pending) for queue, pending in pending_batches}
+        abandoned = self._abandoned
+
+        def check() -> None:
+            # The wait for a connection, or for the end of a throttle, may take longer than the
+            # lease.
+            if self._abandoned is not abandoned or not (self._lease is None or self._lease.holds()):
+                reason = "the lease of its member has ended, or the records are abandoned"
+                raise Unavailable(reason, away=True)
+
         try:
             topics: dict[str, list[tuple[int, Any]]] = {}
             for queue, pending in pending_batches:
@@ -241,6 +256,7 @@ class Sender:
                 _ALL_REPLICAS,
                 self._client.options.request_timeout_ms,
                 list(topics.items()),
+                check,
             )
             # The broker may use the whole timeout for replication, so its response may come a
             # little later.
@@ -590,11 +606,15 @@ class Sender:
     def abandon(self, error: LogError) -> None:
         """Send and repeat nothing more of the present batches.
 
-        These batches fail with `error`, once brokers have answered the batches in flight.
+        These batches fail with `error`, once brokers have answered the batches in flight. Without
+        transactions, connections with batches in flight are aborted instead.
         """
         self._abandoned = error
         for queue in self._queues.values():
             queue.abandon()
+        # Brokers refuse late batches of a transaction by its epoch.
+        if self._transactional_id is None:
+            self._client.cut(PRODUCE)
         self.go()
 
     async def close(self, error: LogError) -> None:
@@ -609,6 +629,9 @@ class Sender:
             task.cancel()
         if self._tasks:
             await asyncio.wait(tuple(self._tasks))
+        # The member may leave next, so that others write: the kernel must not write behind them.
+        if self._lease is not None:
+            self._client.cut(PRODUCE)
         for queue in self._queues.values():
             for pending in queue.in_flight:
                 self._fail(queue, pending, error)

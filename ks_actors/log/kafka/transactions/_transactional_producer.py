@@ -91,6 +91,7 @@ class KafkaTransactionalProducer:
         self._groups: dict[str, set[TopicPartition]] = {}
         self._outcomes: list[Outcome] = []
         self._abort_reason: str | None = None
+        self._abandoned = 0
         # The identity after which this producer may take the next epoch, since the coordinator no
         # longer has its transaction open.
         self._renew_from: Identity | None = None
@@ -148,6 +149,8 @@ class KafkaTransactionalProducer:
         """
         self._check()
         send_call = SendCall(self._admin, batches)
+        # Read before the waits below: an `abandon` during them concerns this call, too.
+        abandoned = self._abandoned
         try:
             # Calls add partitions and take sequence numbers one after the other, under the lock.
             # Then they wait for the brokers concurrently, outside of the lock.
@@ -160,6 +163,8 @@ class KafkaTransactionalProducer:
                 # Add partitions before sending records: a leader refuses records of a partition
                 # that was not added.
                 await self._add(send_call)
+                if abandoned != self._abandoned:
+                    raise _not_sent(self._name)
                 outcomes = send_call.put(self._sender)
                 self._outcomes += outcomes
             await self._sender.wait_for(outcomes)
@@ -179,6 +184,15 @@ class KafkaTransactionalProducer:
             if isinstance(error, EpochRefused):
                 raise await self._explain_refusal(error) from error
             raise
+
+    def abandon(self) -> None:
+        """Send and repeat nothing more of earlier `send` calls.
+
+        Waiting calls raise ProduceFailed or TransactionAborted once batches in flight are answered.
+        A commit then aborts. If all batches are written, nothing changes: a commit may go on.
+        """
+        self._abandoned += 1
+        self._sender.abandon(_not_sent(self._name))
 
     def _check_not_failed(self) -> None:
         if self._in_doubt:
@@ -326,14 +340,7 @@ class KafkaTransactionalProducer:
                 return
             # Wait for the outcome of every batch: the coordinator commits whatever has arrived.
             await self._sender.wait_for(self._outcomes)
-            failed = next(
-                (
-                    outcome.exception()
-                    for outcome in self._outcomes
-                    if outcome.exception() is not None
-                ),
-                None,
-            )
+            failed = next(filter(None, (outcome.exception() for outcome in self._outcomes)), None)
             if failed is not None and self._abort_reason is None:
                 self._abort_reason = f"a batch failed ({failed})"
             try:
@@ -596,3 +603,9 @@ class KafkaTransactionalProducer:
             await self._early_offsets.end()
             await self._sender.close(LogClosed(f"producer {self.client_id} is closed"))
             await self._client.close()
+
+
+def _not_sent(name: str) -> TransactionAborted:
+    return TransactionAborted(
+        f"the transaction of {name} was given up before all of its records were sent"
+    )

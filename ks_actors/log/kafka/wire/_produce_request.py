@@ -9,7 +9,7 @@ from ks_actors.log.kafka._aiokafka import ProduceRequest_v8, ProduceResponse_v8
 from ks_actors.log.kafka.wire._requests import check_version
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from io import BytesIO
 
     _Topic: TypeAlias = tuple[str, Sequence[tuple[int, bytearray]]]
@@ -29,7 +29,8 @@ _ANSWER: Final = struct.Struct(">ihqqq")
 class ProduceRequest:
     """Record batches for partitions, by topic.
 
-    `acks` is -1 for all replicas; the broker waits up to `timeout_ms` for the replicas.
+    `acks` is -1 for all replicas; the broker waits up to `timeout_ms` for the replicas. `check` is
+    called right before the request is written, and raises an error if it must not be written.
     """
 
     def __init__(
@@ -38,18 +39,23 @@ class ProduceRequest:
         acks: int,
         timeout_ms: int,
         topics: Sequence[tuple[str, Sequence[tuple[int, bytearray]]]],
+        check: Callable[[], None] | None = None,
     ) -> None:
         self._transactional_id: str | None = transactional_id
         self._acks: int = acks
         self._timeout_ms: int = timeout_ms
         self._topics: Sequence[_Topic] = topics
+        self._check = check
 
     def prepare(self, versions: Mapping[int, tuple[int, int]]) -> Any:
         """Return the message for `Connections` to write.
 
-        Raises LogError if a broker of these API versions does not support it.
+        Raises LogError if a broker of these API versions does not support it, and the error of
+        `check`.
         """
         check_version(ProduceRequest_v8, versions)
+        if self._check is not None:
+            self._check()
         return _Prepared(self._parts())
 
     def _parts(self) -> list[bytes | bytearray]:

@@ -62,7 +62,7 @@ class Alone:
         self.poller = await self.kit.spawn(Spec(lambda: poller), "the-poller")
         member = Member(
             log, cast("BaseMembership", self.membership), group, start=start, end_transactions=bury,
-            instance=self.probe, poller=self.poller, manager=self.probe, state=self.probe, committer=self.probe,
+            instance=self.probe, poller=self.poller, manager=self.probe, state=self.probe, committer=self.probe, collector=self.probe,
         )  # fmt: skip
         self.ref = await self.kit.spawn(Spec(lambda: member), "the-member")
         await self.membership.asked.wait()

@@ -43,7 +43,7 @@ async def test_the_timeout_after_a_loss_does_not_quote_the_cause() -> None:
     """The history shows its text, and an error of users' code may quote a record."""
     async with TestKit() as kit:
         poller, silent = kit.probe(object), kit.probe(object)
-        handover = Handover(poller=poller, manager=silent, state=silent, committer=silent, seconds=5)
+        handover = Handover(poller=poller, manager=silent, state=silent, committer=silent, collector=silent, seconds=5)
         losing = asyncio.ensure_future(handover.lose_all(ValueError("a value")))
         (await poller.expect(m.ForgetTasks)).reply.tell(None)
         with pytest.raises(TaskTimeout, match=r"has not returned 5 s after its task was lost \(ValueError\)\. Find") as raised:

@@ -81,6 +81,9 @@ class Socket:
         asyncio.get_running_loop().call_soon(closed.set_result, None)
         return closed
 
+    def get_extra_info(self, _: str) -> None:
+        """It has no socket."""
+
     def abort(self) -> None:
         self._cluster.aborted.add((self.port, self._channel))
 

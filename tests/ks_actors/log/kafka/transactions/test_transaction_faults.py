@@ -155,6 +155,46 @@ async def test_an_abort_waits_for_no_leader() -> None:
 
 
 @in_virtual_time
+async def test_abandoned_records_void_their_transaction() -> None:
+    """Those that wait for a leader end at once, those of a call that waits for the coordinator are not sent; a commit without them is an abort."""
+    world = await World().begin()
+    world.cluster.take_away(2)
+    waiting = asyncio.create_task(world.send(b"void too", SECOND))
+    await asyncio.sleep(1)
+    world.producer.abandon()
+    with pytest.raises(ProduceFailed) as failed:
+        await waiting
+    assert isinstance(failed.value.errors[SECOND], TransactionAborted)
+    world.cluster.mend()
+    with pytest.raises(TransactionAborted):
+        await world.commit()
+    world.cluster.codes["AddPartitionsToTxn"] += [lambda: world.producer.abandon()]
+    with pytest.raises(TransactionAborted):
+        await world.send(b"void as well")
+    with pytest.raises(TransactionAborted):
+        await world.commit()
+    await world.goes_on(b"a")
+    assert not world.cluster.partitions[SECOND].values()
+
+
+@pytest.mark.parametrize("answer", ["lost", "lost with the request", "there"])
+@in_virtual_time
+async def test_a_commit_of_written_records_is_not_abandoned(answer: str) -> None:
+    """Its outcome may not be known yet, and is what the coordinator says."""
+    world = await World().begin()
+
+    def abandon() -> int | None:
+        world.producer.abandon()
+        if answer != "there":
+            world.cluster.break_connections(1)
+        return 14 if answer == "lost with the request" else None
+
+    world.cluster.codes["EndTxn"] += [abandon]
+    await world.commit()
+    await world.goes_on(b"a", b"void")
+
+
+@in_virtual_time
 async def test_an_id_that_was_idle_for_too_long_is_taken_anew() -> None:
     """The brokers have forgotten it, which is no other producer: its next transaction says so, and the one after that is seen."""
     world = await World().begin()

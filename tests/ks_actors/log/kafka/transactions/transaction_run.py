@@ -65,6 +65,8 @@ class _TransactionRun:
         self.timeout_ms = random.choice((_PATIENT_MS, _PATIENT_MS, 1_500))
         # Records of a transaction that a coordinator has lost end with a later one, or never: only progress can be asked for.
         self.amnesiac = random.random() < 0.3
+        # Of its own: the other draws of a seed stay as they were.
+        self.giving_up = Random(f"abandon {seed}")
         self.committed: dict[TopicPartition, list[bytes | None]] = {place: [] for place in topics}
         self.offset: int | None = None
         self._made = self._rounds = 0
@@ -117,13 +119,18 @@ class _TransactionRun:
         if cancelled := random.random() < 0.1:
             await asyncio.sleep(0.001)
             sends[-1][1].cancel()
+        abandoned = self.giving_up.random() < 0.15
+        abandoning = asyncio.get_running_loop().call_later(
+            self.giving_up.choice((0, 0.001, 0.002, 0.004, 0.02)), producer.abandon if abandoned else lambda: None
+        )
         early = random.random() < 0.1
         commit = early or (await _sent(sends) and random.random() < 0.75)
         offsets = {TopicPartition("a", 0): OffsetAndMetadata(self._rounds)} if random.random() < 0.5 else {}
         outcome = await self._end(producer, offsets, commit=commit)
+        abandoning.cancel()
         sent = await _sent(sends)
         assert outcome != "committed" or sent, "a transaction was committed without all of its records"
-        assert not certain or early or cancelled or outcome == ("committed" if commit else "aborted"), f"{outcome} when all was well"
+        assert not certain or early or cancelled or abandoned or outcome == ("committed" if commit else "aborted"), f"{outcome} when all was well"
         if outcome == "fenced":
             await self._find_out(sends)
         elif outcome == "committed":
