@@ -162,7 +162,13 @@ class GroupView:
         names = sorted({topic for topics in topology.topics.values() for topic in topics})
         described = await log.describe_topics(names, configs=False)
         counts = {name: topic.partitions for name, topic in described.items()}
-        return self._basis(topology, self._traits, counts) != decode_list(assignment).basis
+        outdated = self._basis(topology, self._traits, counts) != decode_list(assignment).basis
+        if outdated:
+            _log.info(
+                "the group's assignment was made before this static member started, for other "
+                "topics, settings or tasks: asking for another one"
+            )
+        return outdated
 
     def was_added(self, partition: TopicPartition) -> bool:
         """Return whether a partition was added to its topic while this instance runs."""
