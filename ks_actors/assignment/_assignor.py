@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, Self, final
+
+import msgspec
 
 from ks_actors._errors import KsActorsError, StreamsError
 from ks_actors.assignment._facts import GroupState, MemberFacts, MemberTasks, TaskFacts
@@ -23,11 +26,11 @@ from ks_actors.lifecycle import component_log
 from ks_actors.records import TaskId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from ks_actors.assignment._facts import TaskAssignor
     from ks_actors.assignment._grouper import Tasks
-    from ks_actors.assignment._info import MemberState
+    from ks_actors.assignment._info import MemberState, MemberTraits
     from ks_actors.log import MemberAssignment, MemberInfo
 
 _log = component_log(__name__)
@@ -97,6 +100,40 @@ class GroupAssignor:
         """Return the assignor of a topology without state, given its source topics."""
         return cls(TopologyInfo.of(subtopologies))
 
+    def basis(
+        self,
+        topology: TopologyInfo,
+        traits: MemberTraits,
+        partitions: Mapping[str, int],
+        leaving: Iterable[TaskId] = (),
+    ) -> int:
+        """Return a checksum of the values of one member by which tasks are assigned.
+
+        A static member that returns gets an assignment made before it started. If the checksum for
+        its present values, without any `leaving` task, is another, the assignment does not fit any
+        more. `leaving` are the tasks that the member has to give up first: a member that has ended
+        meanwhile will never do so. The host is left out, as it may be a new name at each start.
+        """
+        return zlib.crc32(
+            msgspec.msgpack.encode(
+                (
+                    topology,
+                    traits.endpoint,
+                    sorted(traits.tags.items()),
+                    traits.rack,
+                    traits.grouping,
+                    self._replicas,
+                    type(self._assignor).__qualname__,
+                    [
+                        partitions.get(topic, 0)
+                        for topics in topology.topics.values()
+                        for topic in topics
+                    ],
+                    sorted(leaving),
+                )
+            )
+        )
+
     def __call__(
         self, members: Sequence[MemberInfo], partitions: Mapping[str, int]
     ) -> Mapping[str, MemberAssignment]:
@@ -144,6 +181,7 @@ class GroupAssignor:
             },
             states,
             versions,
+            partitions,
             told,
         )
         keeping = [name for name, error in problems.items() if isinstance(error, GrouperFailed)]
@@ -180,6 +218,7 @@ class GroupAssignor:
         tasks: Mapping[str, Tasks],
         states: Mapping[str, MemberState],
         versions: Mapping[str, TopologyInfo],
+        partitions: Mapping[str, int],
         told: int,
     ) -> dict[str, MemberAssignment]:
         """Return the assignments of members; `tasks` has the tasks that each may run.
@@ -215,6 +254,16 @@ class GroupAssignor:
         hosts = pack_hosts(_hosts(states, {**chosen, **owners}, standbys))
         processes = {state.process_id for state in states.values()} - {""}
         asker = _asker({member: states[member] for member in tasks})
+        leaving: dict[str, list[TaskId]] = {}
+        for task, owner in owners.items():
+            if chosen.get(task) != owner:
+                leaving.setdefault(owner, []).append(task)
+        bases = {
+            member: self.basis(
+                versions[member], states[member].traits, partitions, leaving.get(member, ())
+            )
+            for member in tasks
+        }
         uncovered = self._left_out.difference(*(versions[member].topics for member in tasks))
 
         def encoded(hosts: bytes) -> dict[str, MemberAssignment]:
@@ -227,6 +276,7 @@ class GroupAssignor:
                     uncovered=uncovered,
                     failure=failure,
                     asks=bool(failure) and member == asker,
+                    basis=bases[member],
                 )
                 for member in tasks
             }

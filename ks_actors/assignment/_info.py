@@ -107,6 +107,11 @@ class MemberState(msgspec.Struct, frozen=True, array_like=True):
         """The name that this member shares with the members that fail together with it."""
         return self.host or self.process_id
 
+    @property
+    def traits(self) -> MemberTraits:
+        """The fields that are the same in every rebalance."""
+        return MemberTraits(self.endpoint, self.host, dict(self.tags), self.rack, self.grouping)
+
 
 class HostedTasks(msgspec.Struct, frozen=True, array_like=True):
     """The tasks that one member of the group processes and keeps as standbys.
@@ -132,7 +137,8 @@ class TaskList(msgspec.Struct, frozen=True, array_like=True):
     of the task. `uncovered` are the subtopologies that no member runs. `failure` is the reason why
     the group keeps its last assignment, empty if it does not. With `kept`, the members keep their
     tasks and standbys, and the lists of both are empty. The one member that `asks` is to ask for
-    another assignment after a failure.
+    another assignment after a failure. `basis` is a checksum of the values
+    of this member by which the leader assigned; 0 without one. See `GroupAssignor.basis`.
     """
 
     version: int
@@ -146,6 +152,7 @@ class TaskList(msgspec.Struct, frozen=True, array_like=True):
     failure: str = ""
     kept: bool = False
     asks: bool = False
+    basis: int = 0
 
     @property
     def hosts(self) -> tuple[HostedTasks, ...]:
@@ -265,6 +272,7 @@ def encode_tasks(
     uncovered: Iterable[int] = (),
     failure: str = "",
     asks: bool = False,
+    basis: int = 0,
 ) -> MemberAssignment:
     """Return the assignment of a member with these tasks and standbys; see TaskList.
 
@@ -289,6 +297,7 @@ def encode_tasks(
                 tuple(sorted(uncovered)),
                 failure,
                 asks=asks,
+                basis=basis,
             )
         ),
     )

@@ -21,6 +21,9 @@ _MOST_PARTITIONS: Final = 4
 _MOST_LANES: Final = 2
 _MOST_RECORDS: Final = 150
 _LATEST_S: Final = 15.0
+_STATIC: Final = 0.2
+# The `topic` of a fault that begins when the group's next generation has begun, `size` seconds later.
+GENERATION: Final = "the next generation"
 # Final results come by the clock after minutes of silence, in which there is nothing to see here.
 _SHAPES: Final = {"final": "recount"}
 
@@ -37,10 +40,12 @@ class AppsPlan(Plan):
     kinds: tuple[str, ...]
     healthy_at: float
     strict_after: float
+    static: tuple[int, ...]
+    """The numbers of the instances that are static members of their group."""
 
     def told(self) -> str:
         """Say it, a thing a line."""
-        names = ("brokers", "instances", "replication", "codec", "manners", "kinds", "healthy_at", "strict_after")
+        names = ("brokers", "instances", "replication", "codec", "manners", "kinds", "healthy_at", "strict_after", "static")
         return "\n".join((Plan.told(self), *(f"  {name} = {getattr(self, name)}" for name in names)))
 
 
@@ -67,6 +72,11 @@ def draw_apps(seed: int) -> AppsPlan:
     values |= {"lanes": lanes, "bursts": bursts, "faults": befalls, "config": config, "latency": 0.05}
     healthy_at = random.choice((4.0, 8.0, 15.0)) if kinds else 0.0
     strict_after = (3 * patience + ends + 5.0) if kinds else manners.first_join
+    static, more = _static(seed, config["session_timeout_ms"] / 1000)
+    if static:
+        # The tasks of a static member that does not return wait for it.
+        strict_after = max(strict_after, ends)
+        values["faults"] += more
     # Some records come when bounds are strict again.
     later = healthy_at + strict_after + random.choice((0.0, 5.0))
     values["bursts"] += tuple(Burst(topic, later, random.choice((2, 50)), random.choice((3, 20)), None) for topic in sorted(topics))
@@ -75,14 +85,33 @@ def draw_apps(seed: int) -> AppsPlan:
     return AppsPlan(
         **values,
         brokers=brokers,
-        instances=random.choice((1, 1, 2, 3)),
+        instances=max(random.choice((1, 1, 2, 3)), 2 if static else 1),
         replication=random.choice((1, brokers, brokers)),
         codec=random.choice((0, 0, 1, 2, 3, 4)),
         manners=manners,
         kinds=kinds,
         healthy_at=healthy_at,
         strict_after=strict_after,
+        static=static,
     )
+
+
+def _static(seed: int, session_s: float) -> tuple[tuple[int, ...], tuple[Fault, ...]]:
+    """Return the instances that are static members, in a fifth of the seeds, and what befalls them.
+
+    They come back within their session or after it; some end when a generation has just begun, with tasks that they have yet to give up.
+    """
+    random = Random(f"static {seed}")
+    if random.random() >= _STATIC:
+        return (), ()
+    numbers = tuple(number for number in range(1, 20) if random.random() < 0.8)
+    faults = []
+    for _ in range(random.choice((1, 2, 4))):
+        begin, away = round(random.uniform(0.0, _LATEST_S), 3), random.choice((0.0, session_s / 2, session_s + 0.5, session_s + 0.5))
+        faults.append(Fault(random.choice(("crash", "restart")), begin, away))
+        again, later = random.choice((0.0, 0.3, session_s / 2, session_s + 0.5)), random.choice((0.0, 0.01, 0.05, 0.3))
+        faults.append(Fault(random.choice(("crash", "restart")), begin + away, again, later, GENERATION))
+    return numbers, tuple(faults)
 
 
 def _smaller(lane: Lane) -> Lane:

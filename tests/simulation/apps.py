@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +18,7 @@ from tests.liveness.ledger import Wrong
 from tests.liveness.run import START_MS, Run, live
 from tests.liveness.topology import build
 from tests.liveness.watch import LOOK_S
-from tests.simulation.app_plan import AppsPlan, draw_apps
+from tests.simulation.app_plan import GENERATION, AppsPlan, draw_apps
 from tests.simulation.batches import Record
 from tests.simulation.batches import build as batch_of
 from tests.simulation.cluster import NO_LEADER, Cluster, draw_fencing
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 _SITES: Final = range(1, 100)
 _CAUGHT_UP_S: Final = 120.0
 _GATHERED_S: Final = 2.0
+_GENERATION_S: Final = 5.0
+_LOOK_FOR_GENERATION_S: Final = 0.005
 _ENDS: Final = frozenset({InstanceState.ERROR, InstanceState.NOT_RUNNING})
 
 
@@ -186,11 +189,26 @@ class Apps(Run):
             await asyncio.gather(*(each.close() for each in self._instances), *self._dead, return_exceptions=True)
 
     async def _meet(self, fault: Any) -> None:
+        if fault.topic == GENERATION:
+            await asyncio.sleep(fault.begin)
+            await self._next_generation()
+            fault = replace(fault, begin=fault.size)
         instance: Any = self._random.choice(self._instances)
         await self._befall(instance, fault)
         loop = asyncio.get_running_loop()
         if fault.kind in {"crash", "restart", "join"}:
             self._strict_from = max(self._strict_from, loop.time() + self.plan.strict_after)
+
+    async def _next_generation(self) -> None:
+        """Wait until the group has begun another generation, but not for long."""
+        before, until = self._generation, asyncio.get_running_loop().time() + _GENERATION_S
+        while self._generation == before and asyncio.get_running_loop().time() < until:
+            await asyncio.sleep(_LOOK_FOR_GENERATION_S)
+
+    @property
+    def _generation(self) -> int:
+        group = self.cluster.stored_groups.get("app")
+        return 0 if group is None else group.generation
 
     def _look(self) -> None:
         for member in self._members:

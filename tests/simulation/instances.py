@@ -57,6 +57,7 @@ class Instance:
             "client_id": f"c{self._number}",
             "bootstrap_servers": ",".join(f"{Place(self._site, node).host}:{PORT}" for node in run.cluster.brokers),
             "state_dir": str(self._directory),
+            **({"group_instance_id": f"i{self._number}"} if self._number in run.plan.static else {}),
         })  # fmt: skip
 
     async def __aenter__(self) -> Self:

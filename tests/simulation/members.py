@@ -84,8 +84,7 @@ def draw_members(seed: int) -> MembersPlan:
         processes=random.choice([1, 2, 3, 4]),
         static=random.random() < 0.25,
         session_ms=session_ms,
-        # As by default, it is the longer one.
-        rebalance_ms=max(session_ms, random.choice([3_000, 10_000, 60_000])),
+        rebalance_ms=random.choice([3_000, 10_000, 60_000]),
         transaction_ms=random.choice([3_000, 60_000]),
         records=random.choice([5, 20, 60]),
         healthy_at=random.choice([2.0, 8.0]),

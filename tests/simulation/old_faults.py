@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ks_actors.assignment import GroupAssignor
 from ks_actors.log.kafka.admin import Admin
 from ks_actors.log.kafka.client import KafkaClient
 from ks_actors.log.kafka.client._leader_epochs import UNKNOWN_EPOCH
@@ -115,6 +116,12 @@ def remember_ends(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Admin, "end_offsets", remembered)
 
 
+def forget_what_members_are_to_give_up(patch: pytest.MonkeyPatch) -> None:
+    """Have a static member that ended before it gave tasks up not ask for them when it returns."""
+    basis = GroupAssignor.basis
+    patch.setattr(GroupAssignor, "basis", lambda assignor, topology, traits, partitions, _=(): basis(assignor, topology, traits, partitions))
+
+
 CLIENT_FAULTS: dict[str, OldFault] = {
     "chunk": OldFault("a chunk that arrives during a pause is never decompressed", leave_chunks_packed),
     "session": OldFault("a fetch session goes on behind a lost request", keep_sessions),
@@ -125,5 +132,6 @@ CLIENT_FAULTS: dict[str, OldFault] = {
     "age": OldFault("metadata are never looked up for their age", look_up_no_leaders),
     "dead": OldFault("a dead connection stops what the other one could fetch", wait_for_dead_connections),
     "chunk_of_apps": OldFault("a chunk that arrives during a pause is never decompressed", leave_chunks_packed, "kafka-apps"),
+    "orphans": OldFault("nobody gets what a static member was to give up when it ended", forget_what_members_are_to_give_up, "kafka-apps"),
     "ends": OldFault("the end of a log is looked up once", remember_ends, "kafka-apps"),
 }

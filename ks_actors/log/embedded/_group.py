@@ -108,12 +108,8 @@ class Group:
             )
             if former is not None:
                 self._replace(former, member)
-                # If the topics are the same, the assignment of the replaced member is still valid.
-                if (
-                    not self._rebalancing
-                    and former.given is not None
-                    and self._count() == self._counts
-                ):
+                # As a broker does: whatever the new member reports, it gets the same assignment.
+                if not self._rebalancing and former.given is not None:
                     member.assign(self.generation, former.given)
                     return
             else:
@@ -173,7 +169,9 @@ class Group:
     def topics_changed(self, names: set[str]) -> None:
         """Rebalance if a topic of the members was created or deleted, or has grown."""
         if (
-            any(names & member.topics for member in self._members.values())
+            # As with a broker: only members look at topics.
+            self._leader() is not None
+            and any(names & member.topics for member in self._members.values())
             and self._count() != self._counts
         ):
             self._rebalance()

@@ -414,8 +414,9 @@ class Wiring:
             endpoint=self._endpoint(), tags=config.client_tags, grouping=topics.grouping.name
         )
         poll_ms, others = config.max_poll_interval_ms, left_out(topics)
-        group = GroupView(process_id, poll_ms, fitting, traits, others)
         assignor = group_assignor(self._parts, fitting.topology)
+        basis = None if config.group_instance_id is None else assignor.basis
+        group = GroupView(process_id, poll_ms, fitting, traits, others, basis)
         await admitted("join")
         membership = self._membership = await log.join(
             config.application_id,

@@ -30,9 +30,9 @@ class AssignmentCheck:
     """Find assigned tasks that do not fit the topology.
 
     Such a task has partitions that the topology does not read, or lacks partitions that it reads.
-    This happens in two cases, in which the leader does not know the topology. A static member that
-    returns with a new version gets the old version's tasks: asking for another assignment fixes
-    this. And leaders before this version know only their own topology.
+    This happens in two cases. A static member that returns with a new version gets the old
+    version's tasks: asking for another assignment fixes this. And leaders before version 3 of the
+    user data know only their own topology.
     """
 
     def __init__(
@@ -141,8 +141,9 @@ class AssignmentCheck:
             )
         if still_lacking:
             _log.warning(
-                "no member reads %s for now: the group's leader runs another version of the "
-                "topology, which does not read them; they are read once that leader has left",
+                "no member reads %s for now: the group's leader does not know of them yet, or runs "
+                "an earlier release, which assigns by its own topology. They are read once it "
+                "knows of them, or has left",
                 _named(lacking, still_lacking),
             )
         usable = {

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _SHARE: Final = 0.25
 _AGAIN_S: Final = 0.1
 HANDED_OVER: Final = "tasks that this instance gave up"
+OUTDATED: Final = "return: the assignment no longer fits this static member"
 
 
 @final

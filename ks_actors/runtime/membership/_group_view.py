@@ -25,10 +25,10 @@ from ks_actors.assignment import (
 from ks_actors.lifecycle import component_log
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from actors import Reply
-    from ks_actors.assignment import TaskList
+    from ks_actors.assignment import TaskList, TopologyInfo
     from ks_actors.log import Log, MemberAssignment, Membership
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.membership._assignment_check import AssignmentCheck
@@ -43,7 +43,8 @@ _log = component_log(__name__)
 class GroupView:
     """Decode assignments, and encode the instance's data for the leader.
 
-    `left_out` are the subtopologies that this instance does not run, with their queries.
+    `left_out` are the subtopologies that this instance does not run, with their queries. `basis` is
+    that of this instance's own assignor if the instance is a static member, else None.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class GroupView:
         assignment_check: AssignmentCheck | None = None,
         traits: MemberTraits | None = None,
         left_out: Mapping[int, str] | None = None,
+        basis: Callable[[TopologyInfo, MemberTraits, Mapping[str, int]], int] | None = None,
     ) -> None:
         self.rebalance_seconds: float = rebalance_timeout_ms / 1000
         self._process_id: str = process_id
@@ -70,6 +72,9 @@ class GroupView:
         # All members with their tasks, as of the last assignment; empty if none has an endpoint.
         self.hosts: tuple[HostedTasks, ...] = ()
         self._told_of_map: bool = False
+        self._basis = basis
+        # Whether the next assignment is the first since this instance has come to the group.
+        self._comes: bool = True
         self._left_out: Mapping[int, str] = left_out or {}
         # The queries of the topology that no member runs, as of the last assignment; None while
         # not known. An instance that runs all queries covers them.
@@ -142,6 +147,29 @@ class GroupView:
         if self._assignment_check is not None:
             await self._assignment_check.refresh_sizes(standbys, log)
 
+    async def is_outdated(self, assignment: MemberAssignment, log: Log) -> bool:
+        """Return whether a static member has come to an assignment that does not fit it any more.
+
+        The group keeps the assignment of a static member that comes back in time, whatever it
+        reports then. Only the first assignment is checked: later ones follow from its reports. An
+        earlier release as the leader gives no basis, so nothing tells whether its assignment fits.
+        """
+        comes, self._comes = self._comes, False
+        check = self._assignment_check
+        if not comes or self._basis is None or check is None:
+            return False
+        topology = check.topology
+        names = sorted({topic for topics in topology.topics.values() for topic in topics})
+        described = await log.describe_topics(names, configs=False)
+        counts = {name: topic.partitions for name, topic in described.items()}
+        outdated = self._basis(topology, self._traits, counts) != decode_list(assignment).basis
+        if outdated:
+            _log.info(
+                "the group's assignment was made before this static member started, for other "
+                "topics, settings or tasks: asking for another one"
+            )
+        return outdated
+
     def was_added(self, partition: TopicPartition) -> bool:
         """Return whether a partition was added to its topic while this instance runs."""
         return self._assignment_check is not None and self._assignment_check.was_added(partition)
@@ -164,7 +192,7 @@ class GroupView:
             f"join: {counted(joined, 'member')} joined": joined,
             f"leave: {counted(left, 'member')} left": left,
             "metadata: partitions were added": any(map(self.was_added, chain(*new.values()))),
-            "new topology: the group's leader runs another version": self.asks_again,
+            "new topology: the assignment was made for another version": self.asks_again,
         }
         return tuple(text for text, is_so in found.items() if is_so)
 
@@ -189,6 +217,7 @@ class GroupView:
         other attempts are repeated. The next assignment replaces the map.
         """
         self._processes, self._last = frozenset(), {}
+        self._comes = True
         self.uncovered = self._unknown
 
     @property

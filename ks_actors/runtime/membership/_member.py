@@ -15,7 +15,7 @@ from ks_actors.log import Assigned, Lost, Revoked
 from ks_actors.metrics import STILL, Timing
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.membership._assignment_check import moved, named
-from ks_actors.runtime.membership._departing_tasks import HANDED_OVER, DepartingTasks
+from ks_actors.runtime.membership._departing_tasks import HANDED_OVER, OUTDATED, DepartingTasks
 from ks_actors.runtime.membership._group_view import OffsetCommits, answered, fenced_member
 from ks_actors.runtime.membership._handover import Handover
 from ks_actors.runtime.membership._start_positions import begin_positions
@@ -437,6 +437,8 @@ class Member(Actor[m.MemberMessage]):
             self._departing.ask(HANDED_OVER)
         if not self._leaving:
             await self._begin(new, number)
+            if await self._group.is_outdated(event.assignment, self._log):
+                self._departing.ask(OUTDATED)
 
     async def _begin(self, new: Mapping[TaskId, tuple[TopicPartition, ...]], number: int) -> None:
         self._pending -= self._departing.tasks

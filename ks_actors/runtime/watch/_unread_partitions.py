@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from ks_actors.records import TopicPartition
 
 UNREAD_TEXT = (
-    "no member of the group reads it, though the topology of this instance does: the group's "
-    "leader runs another version of the topology, or is about to assign it"
+    "no member of the group reads it, though the topology of this instance does: the group is "
+    "about to assign it, waits for its last member to give it up, or has an assignor that fails"
 )
 _NAMES = 50
 _log = component_log(__name__)

@@ -250,6 +250,22 @@ async def test_an_instance_that_closes_keeps_its_place(log: Log) -> None:
     await settle(*members.values())
 
 
+async def test_an_instance_that_returns_gets_its_former_assignment_whatever_it_reads(log: Log) -> None:
+    """Nobody assigns anew, though it reads another topic now; that counts when it asks."""
+    (partition,), (other,) = await new_topic(log), await new_topic(log)
+    group = group_name()
+    first = await join(log, group, partition.topic, instance_id="a")
+    before = await assigned(first)
+    await first.close()
+    again = await join(log, group, other.topic, instance_id="a")
+    after = await assigned(again)
+    assert (after.assignment, after.group.generation) == (before.assignment, before.group.generation)
+    again.rejoin(b"")
+    (event,) = await settle(again)
+    assert event.assignment.partitions == (other,)
+    assert event.group.generation == before.group.generation + 1
+
+
 async def test_an_instance_that_leaves_gives_its_partitions_away(log: Log) -> None:
     """At once, with any session timeout."""
     partitions = await new_topic(log, 2)

@@ -296,15 +296,18 @@ async def test_a_member_that_leaves_in_a_rebalance_is_not_waited_for(embedded: E
     assert event.group.generation == 2
 
 
-async def test_changes_of_topics_during_an_absence_are_noticed(embedded: EmbeddedLog) -> None:
-    """A returning member gets the partitions of now."""
+async def test_nobody_looks_at_topics_while_all_are_absent(embedded: EmbeddedLog) -> None:
+    """As with a broker: a returning member gets its former partitions, and those of now when it asks."""
     (partition,) = await new_topic(embedded)
     first = await enter(embedded, partition.topic, "later", session_timeout_ms=60_000, instance_id="a")
     await assigned(first)
     await first.close()
     await embedded.create_topics([NewTopic("later", 1)])
     again = await enter(embedded, partition.topic, "later", session_timeout_ms=60_000, instance_id="a")
-    assert set((await assigned(again)).assignment.partitions) == {partition, TopicPartition("later", 0)}
+    assert (await assigned(again)).assignment.partitions == (partition,)
+    again.rejoin(b"")
+    (event,) = await settle(again)
+    assert set(event.assignment.partitions) == {partition, TopicPartition("later", 0)}
 
 
 async def test_no_place_outlives_its_log(embedded: EmbeddedLog) -> None:

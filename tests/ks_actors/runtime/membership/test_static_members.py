@@ -7,10 +7,11 @@ from random import Random
 
 import pytest
 
-from ks_actors import FencedInstanceId, ProcessingFailed
+from ks_actors import FencedInstanceId, ProcessingFailed, StreamsBuilder
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness
-from tests.ks_actors.runtime.helpers import EOS, Bomb, Load, check_counts, counting, in_app, in_virtual_time
+from ks_actors.topology import Topology
+from tests.ks_actors.runtime.helpers import EOS, STRINGS, STRINGS_OUT, Bomb, Load, check_counts, counting, feed, in_app, in_virtual_time
 
 SESSION_MS = 10_000
 
@@ -131,3 +132,74 @@ async def test_a_second_process_of_an_instance_id_ends_the_first(seed: int, guar
             assert second.app.state is InstanceState.RUNNING
             assert len(tasks(second)) == 2
             check_counts(await second.read("out"), load.sent, guarantee)
+
+
+# --- a member that returns gets an assignment that was made before it started ---------------------------------------------
+
+
+def reading(*topics: str) -> Topology:
+    """Read each topic in a subtopology of its own."""
+    builder = StreamsBuilder()
+    for topic in topics:
+        builder.stream(topic, STRINGS).to("out", STRINGS_OUT)
+    return builder.build()
+
+
+@in_app(reading("in"), topics={"in": 2, "new": 2, "out": 1}, group_instance_id="first", session_timeout_ms=SESSION_MS)
+async def test_an_added_subtopology_runs_once_static_members_have_been_restarted_with_it(harness: AppHarness) -> None:
+    """One by one, each within its session: each asks for one assignment, and none follows."""
+    async with harness.another(group_instance_id="second") as second:
+        await until_it_has(second, {"0_1"})
+        before = generation(harness)
+        for each in (harness, second):
+            await each.close()
+            await each.restart(reading("in", "new"))
+        await feed(harness, "new", "k", "v")
+        assert tasks(harness) | tasks(second) == {"0_0", "0_1", "1_0", "1_1"}
+        # Both have asked, and whoever had to give a task up.
+        assert before + 2 <= generation(harness) <= before + 4
+        asked = generation(harness)
+        await asyncio.sleep(2 * SESSION_MS / 1000)
+        assert generation(harness) == asked
+
+
+@pytest.mark.parametrize(("crash", "turns"), [(True, 0), (True, 8), (False, 3)])
+@in_app(counting("in_memory"), topics={"in": 4, "out": 1}, group_instance_id="first", session_timeout_ms=SESSION_MS)
+async def test_tasks_that_a_static_member_was_to_give_up_when_it_ended_are_not_left_to_nobody(harness: AppHarness, crash: bool, turns: int) -> None:
+    """Nobody gets a task until its owner has given it up: an owner that returns has none of them, and says so."""
+    before = generation(harness)
+    second = harness.another(group_instance_id="second", start=False)
+    joining = asyncio.ensure_future(second.start())
+    while generation(harness) == before:
+        await harness.turns(1)
+    await harness.turns(turns)
+    await (harness.crash() if crash else harness.close())
+    await harness.restart()
+    await joining
+    async with second:
+        assert len(await shared(harness, second)) == 4
+        assert generation(harness) <= before + 2
+
+
+@in_app(counting("in_memory"), topics={"in": 2, "out": 1}, group_instance_id="first", session_timeout_ms=SESSION_MS, client_tags={"zone": "a"})
+async def test_a_static_member_that_returns_with_other_settings_tells_the_group(harness: AppHarness) -> None:
+    """By one assignment, though it has the same tasks afterwards; the next restart with them needs none."""
+    before = generation(harness)
+    for again in (False, True):
+        await harness.restart(client_tags={"zone": "b"})
+        await until_it_has(harness, {"0_0", "0_1"})
+        await asyncio.sleep(2 * SESSION_MS / 1000)
+        assert generation(harness) == before + 1
+        causes = harness.app._metrics.history.rebalances.latest()[0].causes
+        assert causes == (("this instance started",) if again else ("return: the assignment no longer fits this static member",))
+
+
+@in_app(reading("in"), topics={"in": 2, "out": 1}, group_instance_id="first", session_timeout_ms=SESSION_MS)
+async def test_partitions_that_were_added_while_all_static_members_were_away_are_read(harness: AppHarness) -> None:
+    """Nobody looked, and the group has kept the assignment."""
+    before = generation(harness)
+    await harness.close()
+    harness.create_partitions({"in": 3})
+    await harness.restart()
+    await until_it_has(harness, {"0_0", "0_1", "0_2"})
+    assert generation(harness) == before + 1
