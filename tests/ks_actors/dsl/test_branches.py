@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from ks_actors import TopologyError, serdes
 from ks_actors.dsl import Consumed, JoinWindows, Produced, Stream, StreamsBuilder, TimeWindows, UnlimitedWindows, Window
-from ks_actors.testing import TopologyTestDriver
+from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver
+from tests.ks_actors.runtime.helpers import feed_all, in_virtual_time
 
 TEXT = Produced(serdes.STRING, serdes.STRING)
 
@@ -55,6 +56,19 @@ def test_wrong_functions_of_branches_are_told(options: dict[str, Any], text: str
     """Where the branch is added."""
     with pytest.raises(TopologyError, match=text):
         source()[1].split().branch(lambda _, __: True, **options)
+
+
+@in_virtual_time
+async def test_branches_that_merge_again_keep_the_order_of_records() -> None:
+    """Also where many records are processed at a time."""
+    builder, stream = source()
+    seen: list[str] = []
+    odd, even = stream.split().branch(lambda _, value: int(value) % 2 == 1).default_branch().values()
+    odd.merge(even).foreach(lambda _, value: seen.append(value))
+    values = [str(number) for number in range(8)]
+    async with AppHarness(builder.build(), topics={"in": 1}) as harness:
+        await feed_all(harness, "in", [TestRecord("k", value, 0) for value in values])
+    assert seen == values
 
 
 def test_a_name_is_taken_by_a_branch_that_is_not_returned_too() -> None:

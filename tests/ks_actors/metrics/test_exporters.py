@@ -31,7 +31,7 @@ from ks_actors.metrics.exporters import (
     prometheus_text,
     serve_prometheus,
 )
-from ks_actors.metrics.families import catalogue, client, task
+from ks_actors.metrics.families import catalogue, client, node, task
 from ks_actors.testing import AppHarness, run_app
 from tests.ks_actors.runtime.helpers import feed
 from tests.ks_actors.runtime.metrics.test_app_metrics import counting
@@ -215,6 +215,20 @@ class Tagged:
 
 def totals(reader: InMemoryMetricReader) -> dict[str, float]:
     return {attributes["client_id"]: value for attributes, value in points(reader).get("org.apache.kafka.stream.failed.stream.threads", [])}
+
+
+def test_opentelemetry_reads_a_histogram_as_count_sum_and_buckets() -> None:
+    """By three instruments; a bucket counts all values up to its bound."""
+    times, measured, reader = Histogram((1, 10)), Tagged("app", 0), InMemoryMetricReader()
+    for value in (0.5, 5, 5, 50):
+        times.add(value)
+    measured._registry.add(lambda: [({"client-id": "app"}, [(node.AGES, times.distribution())])])
+    observed = OtelMetrics(measured, MeterProvider([reader]))
+    found = {name.rpartition(".")[2]: values for name, values in points(reader).items() if "latency" in name}
+    observed.close()
+    tags = {"client_id": "app"}
+    buckets = [({**tags, "le": bound}, count) for bound, count in (("1", 1), ("10", 3), ("+Inf", 4))]
+    assert found == {"count": [(tags, 4)], "sum": [(tags, 60.5)], "bucket": buckets}
 
 
 def test_opentelemetry_reads_several_apps_of_a_process() -> None:

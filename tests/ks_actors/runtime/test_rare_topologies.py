@@ -218,6 +218,39 @@ async def test_processors_may_say_when_punctuations_begin() -> None:
         assert found == {"wall": ["25", "35"], "stream": ["26", "36"]}
 
 
+class Placed(Processor[str, str, str, str]):
+    """Forward the offset at each record and in each call of a punctuator: None without a record."""
+
+    def init(self, context: Any) -> None:
+        super().init(context)
+        context.schedule(10, PunctuationType.STREAM_TIME, lambda now: self.tell("stream", now))
+        context.schedule(1000, PunctuationType.WALL_CLOCK_TIME, lambda now: self.tell("wall", now))
+
+    def tell(self, kind: str, now: int) -> None:
+        place = self.context.record_metadata()
+        self.context.forward(Record(kind, str(place and place.offset), now))
+
+    def process(self, record: Record[str, str]) -> None:
+        self.tell("record", record.timestamp)
+
+
+@in_virtual_time
+async def test_a_punctuation_has_no_record() -> None:
+    """Neither kind has the metadata of the record before."""
+    topology = Topology()
+    topology.add_source("source", "in", key=serdes.STRING, value=serdes.STRING)
+    topology.add_processor("placed", Placed, "source")
+    topology.add_sink("sink", "out", "placed", key=serdes.STRING, value=serdes.STRING)
+    async with AppHarness(topology, topics={"in": 1, "out": 1}) as harness:
+        for time in (5, 24):
+            await harness.produce("in", "a", "v", time)
+        await harness.caught_up()
+        await harness.kit.clock.advance(2)
+        found = by_key(await harness.read("out"))
+    assert found["record"] == ["0", "1"]
+    assert {*found["stream"], *found["wall"]} == {"None"}
+
+
 # --- progress of processors -----------------------------------------------------------------------------------------------------
 
 

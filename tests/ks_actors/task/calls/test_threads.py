@@ -231,9 +231,9 @@ async def test_records_waiting_beside_a_function_that_does_not_return_are_report
 
 
 async def test_removing_a_worker_has_a_deadline(tmp_path: Path) -> None:
-    """A worker that is late is a TaskTimeout for the caller that removes it; it ends when it can, its work done, and then its name is free."""
+    """A worker that is late is a TaskTimeout for the caller that removes it; it ends with its work, not at a commit, and then its name is free."""
     gate, function = gated()
-    async with running(mapping(function), tmp_path) as (app, log):
+    async with running(mapping(function), tmp_path, commit_interval_ms=600_000) as (app, log):
         await write(log, "a")
         await until(gate.entered.is_set)
         with pytest.raises(TaskTimeout, match="did not stop within 20 ms"):
@@ -241,6 +241,7 @@ async def test_removing_a_worker_has_a_deadline(tmp_path: Path) -> None:
         assert [(worker.name, worker.state) for worker in app.workers()] == [("app-Worker-1", WorkerState.PENDING_SHUTDOWN)]
         assert await app.add_worker() == "app-Worker-2"
         gate.opened.set()
+        await until(lambda: [worker.name for worker in app.workers()] == ["app-Worker-2"])
         await app.wait_until_caught_up()
         assert await read(log) == ["a"]
         assert await app.add_worker() == "app-Worker-1"
