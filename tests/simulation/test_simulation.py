@@ -19,7 +19,10 @@ pytestmark = pytest.mark.unmeasured
 ROOT = Path(__file__).parents[2]
 SEEDS = 140
 AT_ONCE = len(PARTS)
-FOUND_AT = {"chunk": 7, "session": 7, "epoch": 112, "rival": 36, "end": 12, "spread": 13, "age": 9, "dead": 35, "chunk_of_apps": 43, "orphans": 8, "ends": 25}
+FOUND_AT = {
+    "chunk": 7, "session": 7, "epoch": 112, "rival": 36, "end": 12, "spread": 13, "age": 9, "dead": 35,
+    "chunk_of_apps": 43, "orphans": 8, "ends": 25,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))

@@ -58,7 +58,7 @@ async def test_a_commit_before_a_rebalance_that_hangs_leaves_time_to_join() -> N
     """The group waits for the limit, and counts from before this member hears of it: one that used all of it would miss the generation."""
     async with TestKit() as kit:
         silent, state = kit.probe(object), kit.probe(object)
-        handover = Handover(poller=silent, manager=silent, state=state, committer=silent, seconds=10)
+        handover = Handover(poller=silent, manager=silent, state=state, committer=silent, collector=silent, seconds=10)
         began = kit.clock.time()
         before = asyncio.ensure_future(handover.before_rebalance())
         (await state.expect(m.AskOffsets, within=10)).reply.tell({})
