@@ -14,6 +14,7 @@ import textwrap
 import threading
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any
@@ -222,6 +223,10 @@ def tell_when_looked(system: System, looked: threading.Event, *, in_actors: bool
     detector._look = looking
 
 
+def more_than(stalls: list[Stalled], seen: int) -> bool:
+    return len(stalls) > seen
+
+
 async def test_a_handler_that_holds_the_loop_is_named_with_its_message_and_its_line(caplog: pytest.LogCaptureFixture) -> None:
     """The watch names the actor that holds the loop, while it does, with its stack."""
     stalls: list[Stalled] = []
@@ -259,9 +264,10 @@ async def test_a_loop_that_is_held_by_others_is_named_so(caplog: pytest.LogCaptu
         tell_when_looked(system, looked, in_actors=False)
         system.subscribe(Stalled, stalls.append)
         while not (held := [stall for stall in stalls if stall.place.startswith(f"{here} ({__file__}:")]):
+            seen = len(stalls)
             looked.clear()
             assert looked.wait(30)
-            await asyncio.sleep(0)
+            await until(partial(more_than, stalls, seen))
     assert held[0].path == ""
     assert f"stood still for {held[0].seconds:.3f} s in {held[0].place}; work that" in caplog.text
 
@@ -331,10 +337,10 @@ async def test_a_loop_that_is_held_in_a_selector_of_others_is_seen() -> None:
         detector._signs = signs = Signs(late)
         system.subscribe(Stalled, stalls.append)
         while not (held := [stall for stall in stalls if "in wait_in_a_selector" in stall.stack]):
-            signs.missed = 0
+            seen, signs.missed = len(stalls), 0
             late.clear()
             wait_in_a_selector(late)
-            await asyncio.sleep(0)
+            await until(partial(more_than, stalls, seen))
     assert held[0].seconds >= 0.02
 
 

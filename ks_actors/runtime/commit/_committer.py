@@ -287,7 +287,14 @@ class Committer(Actor[CommitterMessage]):
                     "the transaction to be committed",
                     self._collector.ask(m.CommitTransaction, frozen.positions, group),
                 )
-            except (Fenced, IllegalGeneration, TransactionAborted):
+            except IllegalGeneration:
+                now = await self._wait("the group's generation", self._member().ask(m.AskGroup))
+                if now.member_id == group.member_id and now.generation > group.generation:
+                    # The commit took so long that the member is in the next generation, and still
+                    # has the tasks.
+                    self._permission.come_too_late()
+                raise
+            except (Fenced, TransactionAborted):
                 # The coordinator has refused the commit, so it is known that nothing is committed.
                 raise
             except Exception as error:

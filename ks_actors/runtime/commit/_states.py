@@ -108,6 +108,10 @@ class Permission:
         elif request.rebalancing:
             self._to_if_legal(CommitState.REBALANCING)
 
+    def come_too_late(self) -> None:
+        """Note that the group's next generation has begun during a commit."""
+        self._to_if_legal(CommitState.REBALANCING)
+
     def lose_generation(self) -> None:
         """Wait for the next generation: the group refused a commit, or the tasks are given up."""
         self._cycle.to(CommitState.GENERATION_LOST)

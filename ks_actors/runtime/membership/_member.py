@@ -165,8 +165,7 @@ class Member(Actor[m.MemberMessage]):
         self._fenced: FencedInstanceId | None = None
         self._backoff = RetryBackoff()
         self._assignor_backoff = RetryBackoff()
-        # `leaving`: about to close. Nothing new begins, but the member follows the group until the
-        # last commit.
+        # `leaving`: nothing new begins, but the member follows the group until the last commit.
         self._leaving = self._closing = self._waiting = self._following = self._ask_again = False
 
     def status(self) -> MemberStatus:
@@ -194,8 +193,7 @@ class Member(Actor[m.MemberMessage]):
             case m.TaskReady():
                 self._task_ready(message)
             case m.SeekAll():
-                # Tell the poller of new tasks first: the rollback's positions include their
-                # partitions.
+                # First, as the rollback's positions include the partitions of new tasks.
                 self._fetch_new()
                 self._poller.tell(message)
             case m.PartitionsGone():
@@ -425,8 +423,7 @@ class Member(Actor[m.MemberMessage]):
             self._end_transactions(self._group.take_departed(event.assignment)),
         )
         if gone:
-            # Tell the poller of new tasks first: it must not get them after it was told to forget
-            # them.
+            # First, so that the poller gets no new tasks after it was told to forget them.
             self._fetch_new()
             given_up = await self._departing.give_up(gone, self._standbys, number - 1)
             # Tasks that begin again here are for no other member.

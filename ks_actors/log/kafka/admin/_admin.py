@@ -360,8 +360,8 @@ class Admin:
     async def learn_limits(self, topics: Iterable[str]) -> None:
         """Look up max.message.bytes of topics that have no fresh value.
 
-        Without permission or after an error it is unknown, and the leaders decide: they refuse
-        batches that are too large.
+        Without permission or after an error the last known value stays. Without any, the leaders
+        decide: they refuse batches that are too large.
         """
         asked = [topic for topic in dict.fromkeys(topics) if self.known_limit(topic) is None]
         try:
@@ -372,7 +372,9 @@ class Admin:
         # An unknown limit is kept, too: otherwise each write would ask again. With an expired entry
         # the next call asks again for a topic that does not exist yet.
         until = asyncio.get_running_loop().time() + _LIMITS_S
-        self._limits |= {topic: (until if topic in configs else 0, maxsize) for topic in asked}
+        self._limits |= {
+            topic: (until if topic in configs else 0, self.limit(topic)) for topic in asked
+        }
         self._note_limits(configs)
 
     def _note_limits(self, configs: Mapping[str, Mapping[str, str]]) -> None:

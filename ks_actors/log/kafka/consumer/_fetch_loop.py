@@ -38,7 +38,7 @@ class FetchLoop:
 
     Callers report every change of a partition with `change`; unchanged partitions are not checked
     again. A wanted partition is in a request after at most `linger_ms` plus 20 ms plus one broker
-    round trip, regardless of other partitions.
+    round trip, regardless of other partitions; up to 500 ms while a connection gives no answer.
     """
 
     def __init__(

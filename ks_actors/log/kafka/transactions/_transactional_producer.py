@@ -160,8 +160,8 @@ class KafkaTransactionalProducer:
                 self._check_not_failed()
                 await self._prepare_transaction()
                 await send_call.encode(self._encoder)
-                # Add partitions before sending records: a leader refuses records of a partition
-                # that was not added.
+                self._check()  # a sender that was closed meanwhile takes no batches
+                # First, as a leader refuses records of a partition that was not added.
                 await self._add(send_call)
                 if abandoned != self._abandoned:
                     raise _not_sent(self._name)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import struct
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from itertools import chain, repeat
 from random import Random
 from typing import Any, ClassVar
 
@@ -27,6 +28,7 @@ from ks_actors import (
     stores,
 )
 from ks_actors.log import GroupMetadata, OffsetAndMetadata, TopicPartition, TransactionalProducer, TransactionScope
+from ks_actors.log._delegating_log import DelegatedMembership
 from ks_actors.log.embedded._faults import Operation
 from ks_actors.processors import PunctuationType
 from ks_actors.runtime import InstanceState
@@ -284,6 +286,42 @@ async def test_tasks_that_are_somebody_elses_are_given_up(error: Exception, guar
             await harness.app.commit()
         await load.check(guarantee)
         assert seen == ["REBALANCING", "RUNNING"]
+
+
+@in_virtual_time
+async def test_tasks_stay_when_their_commit_takes_until_the_next_generation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The group refuses it, but no other member has the tasks: only the work is rolled back, and results are exact."""
+    seen: list[str] = []
+    later: Iterator[int] = chain([0, 1], repeat(0))
+    known: property = vars(DelegatedMembership)["committing"]
+
+    def committing(membership: DelegatedMembership) -> GroupMetadata:
+        group: GroupMetadata = known.fget(membership)  # type: ignore[misc]
+        # The harness has one in another.
+        plus = next(later) if isinstance(membership._inner, DelegatedMembership) else 0
+        return GroupMetadata(group.group_id, group.generation + plus, group.member_id)
+
+    async with AppHarness(
+        counting("in_memory"),
+        topics={"in": 2, "out": 1},
+        processing_guarantee=EOS,
+        commit_interval_ms=5_000,
+        on_state=lambda new, _: seen.append(new.name),
+    ) as harness:
+        load = Load(harness, Random(1))
+        await load.through(50)
+        seen.clear()
+        await load.send(50)
+        while harness.app.metrics()["process-total"] < 100:
+            await asyncio.sleep(0.001)
+        harness.fail("commit", IllegalGeneration("a new generation"))
+        monkeypatch.setattr(DelegatedMembership, "committing", property(committing))
+        with pytest.raises(IllegalGeneration):
+            await harness.app.commit()
+        assert seen == []
+        # Commits go on with the assignment of that generation.
+        async with harness.another():
+            await load.check(EOS)
 
 
 @in_app(counting(), topics={"in": 1, "out": 1}, processing_guarantee=EOS, uncaught_handler=replace)

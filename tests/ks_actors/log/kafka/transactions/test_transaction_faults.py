@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ks_actors._errors import LogError, LogTimeout, ProduceFailed, TransactionAborted
+from ks_actors._errors import LogClosed, LogError, LogTimeout, ProduceFailed, TransactionAborted
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka.transactions import KafkaTransactionalProducer
@@ -152,6 +152,20 @@ async def test_an_abort_waits_for_no_leader() -> None:
         await sending
     world.cluster.mend()
     await world.goes_on(b"a")
+
+
+@in_virtual_time
+async def test_a_send_ends_when_the_producer_is_closed_while_it_looks_for_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A closed sender takes no batches, so nobody would answer for them."""
+    world = await World().begin()
+
+    async def lookup(_: object) -> None:
+        await asyncio.wait([asyncio.create_task(world.producer.close())])
+
+    monkeypatch.setattr(world.producer._admin, "known_limit", lambda _: None)
+    monkeypatch.setattr(world.producer._admin, "learn_limits", lookup)
+    with pytest.raises(LogClosed):
+        await world.send(b"w")
 
 
 @in_virtual_time
