@@ -91,7 +91,8 @@ class CommitTransaction(Message, frozen=True):
 class Abandon(Message, frozen=True):
     """Write nothing more until the next Abort: the next owner of the tasks may write by then.
 
-    The commit under way fails with `cause`; None if the membership is lost.
+    A flush under way fails with `cause`, which concerns nothing else; None if the membership is
+    lost.
     """
 
     cause: Exception | None = None

@@ -145,9 +145,7 @@ class Collector(Actor[CollectorMessage]):
                 # in the producer, and must not be written behind output of the tasks' next owner.
                 self._producer.abandon()
             case m.Abandon():
-                lost = "the membership was lost before all output was written"
-                self._failure = self._failure or message.cause or IllegalGeneration(lost)
-                self._producer.abandon()
+                self._abandon(message.cause)
             case m.LingerOver():
                 self._pace.rested()
             case m.NextEpoch():
@@ -437,6 +435,14 @@ class Collector(Actor[CollectorMessage]):
         self.ctx.pipe(
             end, partial(_ended, reply=message.reply), partial(_end_failed, reply=message.reply)
         )
+
+    def _abandon(self, cause: Exception | None) -> None:
+        # A cause concerns a flush. Behind its flush a commit may succeed, and no Abort would clear
+        # the failure.
+        if cause is None or self._flush is not None:
+            lost = "the membership was lost before all output was written"
+            self._failure = self._failure or cause or IllegalGeneration(lost)
+            self._producer.abandon()
 
     def _start_abort(self, abort: m.Abort) -> None:
         # The committer sends one request at a time, so it does not wait for a flush any more.

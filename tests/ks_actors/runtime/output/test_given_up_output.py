@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from ks_actors import App, StreamsConfig
 from ks_actors.log import Outgoing
+from ks_actors.log._delegating_log import DelegatedMembership, _TransactionalProducer
 from ks_actors.records import Batch, TopicPartition
 from ks_actors.runtime import InstanceState
 from ks_actors.runtime.membership._handover import Handover
@@ -197,5 +198,42 @@ def test_a_handover_is_not_over_before_its_commit_is(guarantee: str, monkeypatch
         await asyncio.sleep(20)
         assert (first.state, second.state, world.asked) == (InstanceState.RUNNING, InstanceState.RUNNING, [])
         assert world.written() == {b"1": 2, b"2": 2}
+
+    run(body, guarantee, max_poll_interval_ms=10_000, transaction_timeout_ms=60_000, commit_interval_ms=5_000)
+
+
+@pytest.mark.parametrize("guarantee", [ALOS, EOS])
+def test_a_handover_that_waits_too_long_for_a_commit_leaves_no_failure_behind(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once its output is written, the commit may still succeed: nothing is rolled back then, not even later."""
+    before, times = Handover.before_rebalance, 0
+    kind, name = (DelegatedMembership, "commit") if guarantee == ALOS else (_TransactionalProducer, "commit")
+    commit, slow = getattr(kind, name), [0.0]
+
+    async def slowly(one: Any, *arguments: Any) -> None:
+        await asyncio.sleep(slow.pop() if slow else 0)
+        await commit(one, *arguments)
+
+    async def body(world: World) -> None:
+        async def then_commit_slowly(handover: Handover) -> None:
+            nonlocal times
+            await before(handover)
+            times += 1
+            if times == 1:
+                slow.append(14.0)
+                await world.feed(b"2")
+                await asyncio.sleep(1)
+
+        monkeypatch.setattr(Handover, "before_rebalance", then_commit_slowly)
+        monkeypatch.setattr(kind, name, slowly)
+        first = await world.start()
+        await world.feed(b"1")
+        await asyncio.sleep(2)
+        await world.start()
+        await asyncio.sleep(60)
+        await world.feed(b"3")
+        await asyncio.sleep(10)
+        assert not slow
+        assert first.metrics()["rolled-back-total"] == 0
+        assert world.written() == {b"1": 2, b"2": 2, b"3": 2}
 
     run(body, guarantee, max_poll_interval_ms=10_000, transaction_timeout_ms=60_000, commit_interval_ms=5_000)
