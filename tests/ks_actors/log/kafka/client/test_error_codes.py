@@ -147,7 +147,7 @@ TABLE: Final[dict[str, Line]] = {
         "Fetch",
         fetched,
         tell("1 3 5 6 9 56 74 75 78 100 103 -1", AGAIN) | tell("2", LogCorrupted) | tell("29", NotAuthorized) | tell("42 76", LogError),
-        tell("1 5 6 9 56 74 75 78 103 -1", AGAIN) | tell("3 100", UnknownTopicOrPartition),
+        tell("1 3 5 6 9 56 74 75 78 100 103 -1", AGAIN),
     ),
     "Fetch as a whole": Line("Fetch", fetched, tell("70 71 106 -1", AGAIN) | tell("35 42", LogError), tell("70 71 106 -1", AGAIN), whole=True),
     "FindCoordinator": Line(
