@@ -424,7 +424,7 @@ class KafkaClient:
         return self._connections.watch_late(tell)
 
     def late(self, node: int, channel: str) -> bool:
-        """Return whether an answer, or the connection, is late, and no part of it has arrived."""
+        """Return whether an answer or a connection is late, and no byte arrives any more."""
         address = self._cluster.brokers.get(node)
         return address is not None and self._connections.late(node, address, channel)
 

@@ -88,7 +88,7 @@ class Connection(asyncio.Protocol):
         self._arrived = 0
         self._wanted = _LENGTH.size
         self._renew_at: float = math.inf
-        self._used_at = self._loop.time()
+        self._used_at = self._heard_at = self._loop.time()
         self._idle: asyncio.TimerHandle | None = None
 
     async def take(
@@ -153,11 +153,6 @@ class Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     @property
-    def arriving(self) -> bool:
-        """Whether a part of the next answer has arrived."""
-        return self._arrived > 0
-
-    @property
     def outlived(self) -> bool:
         """Whether the login's session ends soon, so that a new connection is needed."""
         return self._loop.time() >= self._renew_at
@@ -171,6 +166,10 @@ class Connection(asyncio.Protocol):
     def waiting(self) -> bool:
         """Whether a request has no answer yet."""
         return bool(self._sent)
+
+    def hears_within(self, seconds: float) -> bool:
+        """Return whether the broker has sent a byte in the last seconds."""
+        return self._loop.time() - self._heard_at < seconds
 
     async def until_answered(self) -> None:
         """Wait until all requests have been answered."""
@@ -216,6 +215,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
+        self._heard_at = self._loop.time()
         self._pieces.append(data)
         self._arrived += len(data)
         if self._arrived < self._wanted:

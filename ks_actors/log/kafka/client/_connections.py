@@ -100,9 +100,8 @@ class Connections:
         self.cluster: Cluster = cluster
         self.tls: TlsFiles = TlsFiles(options)
         self.tokens: Tokens | None = Tokens(options) if options.takes_token else None
-        self._unanswered: Unanswered = Unanswered(
-            lambda: self.outages, min(_SILENT_S, options.request_timeout_ms / 2000), doubted
-        )
+        self._silent_s: float = min(_SILENT_S, options.request_timeout_ms / 2000)
+        self._unanswered: Unanswered = Unanswered(lambda: self.outages, self._silent_s, doubted)
         self._options: KafkaOptions = options
         self._client_id: str = client_id
         self._named: dict[str, str] = {}
@@ -142,8 +141,7 @@ class Connections:
 
     def silent(self, address: tuple[str, int]) -> bool:
         """Return whether a broker is unreachable, or leaves a request unanswered for long."""
-        where = _where(address)
-        return self._unanswered.silent(where) or self.outages.away(where)
+        return self._unanswered.silent(_where(address))
 
     def watch_late(self, tell: Callable[[], object]) -> Callable[[], None]:
         """Call `tell` every second while a request is late; return a function that ends it."""
@@ -151,10 +149,10 @@ class Connections:
         return lambda: self._unanswered.watchers.discard(tell)
 
     def late(self, node: int, address: tuple[str, int], channel: str) -> bool:
-        """Return whether an answer, or the connection, is late, and no part of it has arrived."""
+        """Return whether an answer or a connection is late, and no byte arrives any more."""
         connection = self._ready.get((node, channel))
         return self._unanswered.late(self._line(address, channel)) and not (
-            connection is not None and connection.arriving
+            connection is not None and connection.hears_within(self._silent_s)
         )
 
     async def send(

@@ -16,6 +16,8 @@ _LOOK_S: Final = 1.0
 _PATIENT: Final = ("JoinGroup", "SyncGroup")
 # Seconds after which also these requests are a reason to check whether the broker has left.
 _PATIENCE_S: Final = 10.0
+# Seconds after an answer during which other requests without an answer do not make a broker silent.
+_ANSWERED_S: Final = 2.0
 # The least seconds between two reports to `doubted`.
 _DOUBT_EACH_S: Final = 2.0
 
@@ -51,6 +53,8 @@ class Unanswered:
         self._doubted = doubted
         self._doubt_at: float = 0.0
         self._waiting: dict[object, _Waiting] = {}
+        # The time of the last answer from each address.
+        self._answered: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self.watchers: set[Callable[[], object]] = set()
@@ -77,6 +81,7 @@ class Unanswered:
         finally:
             del self._waiting[token]
         if answers:
+            self._answered[line.where] = outages.clock()
             outages.answered(line)
 
     def asks(self, line: Line) -> bool:
@@ -91,9 +96,15 @@ class Unanswered:
         )
 
     def silent(self, where: str) -> bool:
-        """Return whether a request to this broker waits for longer than an answer usually takes."""
-        now = self._outages().clock()
-        return any(
+        """Return whether a broker is unreachable, or leaves a request unanswered for long.
+
+        A broker that answers other requests is not silent: one connection to it is dead.
+        """
+        outages = self._outages()
+        now, answered = outages.clock(), self._answered.get(where)
+        if answered is not None and now - answered < _ANSWERED_S:
+            return False
+        return outages.away(where) or any(
             waiting.line.where == where
             and now - waiting.since > _LOOK_S + waiting.allowance
             and not waiting.patient

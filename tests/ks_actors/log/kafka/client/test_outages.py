@@ -150,6 +150,24 @@ def test_a_broker_whose_partitions_have_moved_is_away_no_longer(caplog: pytest.L
     assert lines(caplog, logging.INFO) == [f"{WHERE} is no longer asked, as other brokers answer, after 2.5 s"]
 
 
+async def test_a_broker_that_answers_elsewhere_is_not_silent() -> None:
+    """A dead connection of one kind keeps nobody from asking it on another one; 2 s after the last answer it is silent."""
+    clock = Clock()
+    outages = Outages(clock)
+    client = Unanswered(lambda: outages, 3.0, lambda: None)
+    with client.until_answered(Line(WHERE, ME, "fetch"), "Fetch", 0.0):
+        clock.now += 1.5
+        outages.failed(Line(WHERE, ME, "fetch"), REASON)
+        assert client.silent(WHERE)
+        with client.until_answered(Line(WHERE, ME, "main"), "Metadata", 0.0):
+            pass
+        clock.now += 1.9
+        assert not client.silent(WHERE)
+        clock.now += 0.2
+        assert client.silent(WHERE)
+    client.close()
+
+
 def test_calls_refused_for_long_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     """A call that brokers refuse for a while is logged after 5 s, then each 10 s, with its purpose."""
     refusals = Refusals("to create orders")

@@ -171,7 +171,8 @@ def test_an_answer_that_arrives_slowly_is_not_asked_for_again() -> None:
         answer = slow.answer
 
         def answer_slowly(data: bytes) -> None:
-            answer(data[:10])
+            for second in range(10):
+                loop.call_later(second, answer, data[second : second + 1])
             loop.call_later(10.0, answer, data[10:])
 
         slow.answer = answer_slowly  # type: ignore[method-assign]
@@ -180,6 +181,28 @@ def test_an_answer_that_arrives_slowly_is_not_asked_for_again() -> None:
         await run.fetch(9.0)
         assert run.cluster.trace.requests["Fetch"] - requests <= 1
         await run.until_read(LATE_S, FIRST)
+
+    simulated_run(test)
+
+
+@pytest.mark.parametrize("got", [1, 10])
+def test_a_connection_that_dies_within_an_answer_stops_no_partition_for_long(got: int) -> None:
+    """No more of the answer comes, so the other connection fetches all partitions, too."""
+
+    async def test(run: Run) -> None:
+        run.fetcher.assign({FIRST: 0, SECOND: 0})
+        _, dead = await run.connections()
+        answer = dead.answer
+
+        def answer_in_part(data: bytes) -> None:
+            answer(data[:got])
+            dead.served = False
+
+        dead.answer = answer_in_part  # type: ignore[method-assign]
+        run.write(FIRST)
+        await run.until_read(LATE_S, FIRST, SECOND)
+        run.write(SECOND)
+        assert await run.until_read(LATE_S, FIRST, SECOND) < 0.2
 
     simulated_run(test)
 
