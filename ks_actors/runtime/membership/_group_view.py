@@ -371,10 +371,10 @@ class OffsetCommits:
             message.reply.fail(error)
 
 
-async def answered(reply: Reply[None], work: Awaitable[None]) -> None:
+async def answered(reply: Reply[None], work: Callable[[], Awaitable[None]]) -> None:
     """Do some work, and answer the request for it with its result or error."""
     try:
-        await work
+        await work()
     except Exception as error:  # noqa: BLE001 - the asker decides what it means
         reply.fail(error)
     else:

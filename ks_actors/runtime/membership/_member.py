@@ -212,7 +212,7 @@ class Member(Actor[m.MemberMessage]):
                 self._stop_following(message.reply)
             case m.LeaveGroup():
                 group = self._membership
-                leaving = group.leave() if message.for_good else group.close()
+                leaving = group.leave if message.for_good else group.close
                 self.ctx.pipe(
                     answered(message.reply, leaving), m.GroupRequestEnded, m.GroupRequestEnded
                 )

@@ -216,13 +216,17 @@ async def test_a_member_that_a_signal_closes_is_started_again(tmp_path: Path, ca
         assert "member 1 has closed, as after a signal to it alone; it starts again now" in caplog.text
 
 
-async def test_a_process_that_the_system_refuses_is_started_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_process_that_the_system_refuses_is_started_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """The lack of a moment ends no program, even when no member runs."""
+    monkeypatch.setattr(_supervisor, "_RESTS_S", (0.0, 3600.0))
     async with supervised(tmp_path, 1) as running:
         child = running.supervisor.children[0]
         command, child._command = child._command, [str(tmp_path / "missing")]
-        await until(lambda: child.starts >= 2)
+        await until(lambda: child.starts == 2 and child.state is ChildState.RESTING)
         child._command = command
+        child.wake.set()
         await running.run()
         assert "member 1 has ended with exit code 1: it could not be started: " in caplog.text
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import cast
+
+from actors import Reply
 from ks_actors import TaskId
 from ks_actors.log import Fetched, TopicPartition
 from ks_actors.runtime import messages as m
+from ks_actors.runtime.membership._group_view import answered
 from ks_actors.testing import AppHarness, TestRecord
 from tests.ks_actors.log.helpers import batch
 from tests.ks_actors.runtime.helpers import counting, in_app
@@ -60,3 +65,16 @@ async def test_a_task_that_is_given_up_to_begin_anew_is_not_fetched_meanwhile(ha
     assert here.fetched(FIRST) == 0
     assert here.fetched(SECOND) > 0
     await here.end()
+
+
+async def test_a_departure_may_be_cancelled_before_it_begins() -> None:
+    """Nothing of it is left then, as would be a coroutine that nobody awaits."""
+    begun = list[str]()
+
+    async def leave() -> None:
+        begun.append("leave")
+
+    leaving = asyncio.create_task(answered(cast("Reply[None]", None), leave))
+    leaving.cancel()
+    await asyncio.wait([leaving])
+    assert begun == []
