@@ -186,6 +186,8 @@ class Cluster:
         # What coordinators have written: transactional ids, groups and their offsets.
         self.transactional: dict[str, Transactional] = {}
         self.stored_groups: dict[str, Stored] = {}
+        # When a broker that is cut off has last answered a member whose coordinator is another one by now.
+        self.misled: dict[str, float] = {}
         self.offsets: dict[str, Offsets] = {}
         self._topic_ids = 0
         self.producer_ids = 1000

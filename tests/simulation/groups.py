@@ -443,6 +443,8 @@ async def heartbeat(broker: Broker, call: Call) -> Answer:
         code = group.judge(fields["member_id"], fields["group_instance_id"], fields["generation_id"])
         if not code:
             group.heard_of(group.members[fields["member_id"]])
+            if broker.isolated and broker.fenced:
+                broker.cluster.misled[fields["member_id"]] = asyncio.get_running_loop().time()
             code = REBALANCE if group.state == "PreparingRebalance" else 0
     return {"error_code": code}
 

@@ -36,6 +36,8 @@ _LONGEST_S: Final = 120.0
 _BOUND_S: Final = 3.0
 # Seconds more while one of the two connections of fetches to a broker leads nowhere, and the other is whole.
 _SPARE_S: Final = 5.0
+# The same after a part of an answer.
+_STUCK_S: Final = 12.0
 
 
 class Wrong(AssertionError):
@@ -362,7 +364,8 @@ class Reading:
             bound += 2 * self.plan.options["metadata_max_age_ms"] / 1000
         well_since = max(self.plan.healthy_at, self._hollow)
         if self._spared():
-            bound += _SPARE_S if any(line.hollow for line in self.cluster.network.lines) else 0
+            hollow = [line.protocol for line in self.cluster.network.lines if line.hollow]
+            bound += max((_STUCK_S if each._arrived else _SPARE_S for each in hollow), default=0)
         else:
             self._hollow = now
             well_since = self.plan.healthy_at

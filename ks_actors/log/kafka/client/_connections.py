@@ -42,6 +42,11 @@ _RESET: Final = struct.pack("ii", 1, 0)
 _log = component_log(__name__)
 # Seconds without an answer before a warning, unless the request asks the broker to wait.
 _SILENT_S: Final = 3.0
+# Seconds without a byte before an answer that has begun counts as stuck: a slow network that is
+# asked for it once more would carry neither of the two in time.
+_STUCK_S: Final = 10.0
+# Seconds without a byte before a connection is replaced if it owes only answers without a caller.
+_OWING_S: Final = 2.0
 _REFUSED = (SaslAuthenticationFailed, UnsupportedSaslMechanismError)
 
 
@@ -100,8 +105,10 @@ class Connections:
         self.cluster: Cluster = cluster
         self.tls: TlsFiles = TlsFiles(options)
         self.tokens: Tokens | None = Tokens(options) if options.takes_token else None
-        self._silent_s: float = min(_SILENT_S, options.request_timeout_ms / 2000)
-        self._unanswered: Unanswered = Unanswered(lambda: self.outages, self._silent_s, doubted)
+        self._stuck_s: float = min(_STUCK_S, options.request_timeout_ms / 2000)
+        self._unanswered: Unanswered = Unanswered(
+            lambda: self.outages, min(_SILENT_S, options.request_timeout_ms / 2000), doubted
+        )
         self._options: KafkaOptions = options
         self._client_id: str = client_id
         self._named: dict[str, str] = {}
@@ -139,9 +146,9 @@ class Connections:
         connection = self._ready.get((node, channel))
         return connection is not None and connection.connected
 
-    def silent(self, address: tuple[str, int]) -> bool:
-        """Return whether a broker is unreachable, or leaves a request unanswered for long."""
-        return self._unanswered.silent(_where(address))
+    def silent(self, address: tuple[str, int], channel: str) -> bool:
+        """Return whether a request would probably wait on a channel to a broker."""
+        return self._unanswered.silent(self._line(address, channel))
 
     def watch_late(self, tell: Callable[[], object]) -> Callable[[], None]:
         """Call `tell` every second while a request is late; return a function that ends it."""
@@ -152,7 +159,7 @@ class Connections:
         """Return whether an answer or a connection is late, and no byte arrives any more."""
         connection = self._ready.get((node, channel))
         return self._unanswered.late(self._line(address, channel)) and not (
-            connection is not None and connection.hears_within(self._silent_s)
+            connection is not None and connection.arriving(self._stuck_s)
         )
 
     async def send(
@@ -229,6 +236,11 @@ class Connections:
             await connection.until_answered()
             self._close(key, connection)
             connection = self._ready.get(key)
+        # Calls that ask several brokers cancel the slower requests, so no timeout ends a connection
+        # that is dead. Other channels carry requests whose order counts.
+        if connection is not None and channel == MAIN and connection.owing(_OWING_S):
+            self._abort(key, connection)
+            connection = None
         if connection is None or not connection.connected:
             connection = await self._open(node, address, channel)
         return connection
@@ -239,6 +251,7 @@ class Connections:
     def _report_outage(self, line: Line, reason: str, *, away: bool = False) -> Unavailable:
         """Report the outage of a broker, and return the error for the caller."""
         self.outages.failed(line, reason)
+        self._unanswered.broke(line)
         return Unavailable(reason, away=away, reported=True)
 
     async def _open(self, node: int, address: tuple[str, int], channel: str) -> Connection:

@@ -156,9 +156,10 @@ class Outages:
             text = "answers again" if answers else "is no longer asked, as other brokers answer"
             _log.info("%s %s, after %.1f s", where, text, seconds)
 
-    def away(self, where: str) -> bool:
-        """Return whether a broker has unanswered lines."""
-        return where in self._away
+    def away(self, where: str, line: Line | None = None) -> bool:
+        """Return whether a broker has unanswered lines; with `line`, whether this is one."""
+        away = self._away.get(where)
+        return away is not None and (line is None or line in away.lines)
 
     def forget(self, client: int) -> None:
         """Drop the lines of a closed client."""

@@ -95,21 +95,25 @@ class Unanswered:
             waiting.line == line and self._late(waiting, now) for waiting in self._waiting.values()
         )
 
-    def silent(self, where: str) -> bool:
-        """Return whether a broker is unreachable, or leaves a request unanswered for long.
+    def silent(self, line: Line) -> bool:
+        """Return whether a request would probably wait on a line.
 
-        A broker that answers other requests is not silent: one connection to it is dead.
+        The broker is unreachable, or leaves a request unanswered for long. If it answers on other
+        lines, only failures of this line count.
         """
         outages = self._outages()
-        now, answered = outages.clock(), self._answered.get(where)
-        if answered is not None and now - answered < _ANSWERED_S:
-            return False
-        return outages.away(where) or any(
-            waiting.line.where == where
+        now, answered = outages.clock(), self._answered.get(line.where)
+        only = line if answered is not None and now - answered < _ANSWERED_S else None
+        return outages.away(line.where, only) or any(
+            (waiting.line == line if only else waiting.line.where == line.where)
             and now - waiting.since > _LOOK_S + waiting.allowance
             and not waiting.patient
             for waiting in self._waiting.values()
         )
+
+    def broke(self, line: Line) -> None:
+        """Note that a connection to a broker has failed: its answers of before count no more."""
+        self._answered.pop(line.where, None)
 
     def doubtful(self) -> dict[str, str]:
         """Return the brokers that may have left, each with the reason."""

@@ -311,6 +311,10 @@ class Socket:
     def connected(self) -> bool:
         return self._open
 
+    def owing(self, _: float) -> bool:
+        """Never be taken for dead."""
+        return False
+
     def be_named(self, _: str) -> None:
         """Have no name."""
 

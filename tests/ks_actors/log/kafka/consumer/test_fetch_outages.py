@@ -11,6 +11,8 @@ import pytest
 from ks_actors import UnknownTopicOrPartition
 from ks_actors.log import IsolationLevel
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
+from ks_actors.log.kafka.client._connections import MAIN
+from ks_actors.log.kafka.wire import MetadataRequest
 from ks_actors.records import TopicPartition
 from tests.ks_actors.log.kafka.consumer.scripted import in_virtual_time
 from tests.simulation.batches import template
@@ -31,6 +33,8 @@ MANNERS: Final = Manners(lag=0.002, replication=0.002, fencing=1.0, loading=0.0,
 UNKNOWN: Final = 3
 # A request without an answer is late after 3 s and at the next look, which comes each second.
 LATE_S: Final = 5.0
+# One that has begun is late when no more of it has come for 10 s.
+STUCK_S: Final = 12.0
 # The timeout of a request, its wait on the broker, and some time to connect again.
 TIMEOUT_S: Final = 32.0
 
@@ -185,6 +189,41 @@ def test_an_answer_that_arrives_slowly_is_not_asked_for_again() -> None:
     simulated_run(test)
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_dead_connection_for_metadata_delays_one_lookup(waits: bool) -> None:
+    """It is replaced, or, as long as another request waits for an answer there, the other brokers are asked; fetches go on meanwhile."""
+
+    async def test(run: Run) -> None:
+        run.fetcher.assign({FIRST: 0, SECOND: 0})
+        run.write(FIRST)
+        await run.fetch(1.0)
+        client = run.log._client
+        node = client.leader(FIRST)
+        assert node is not None
+        for each in client.nodes:
+            await client.send(each, MetadataRequest([]))
+        ready, lines = client._connections._ready, run.cluster.network.lines
+        dead = next(line for line in lines if line.protocol is ready[node, MAIN])
+        dead.hollow = True
+        reading = asyncio.create_task(run.fetch(90.0))
+        waiting = asyncio.create_task(client.send(node, MetadataRequest([]))) if waits else None
+        await asyncio.sleep(2.5)
+        took = list[float]()
+        for _ in range(9):
+            began = run.now()
+            await client.refresh(["a"])
+            took.append(run.now() - began)
+            await asyncio.sleep(0.5)
+        assert sum(each > 0.1 for each in took) == (not waits)
+        assert (dead in lines) == waits
+        for task in (reading, waiting):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+
+    simulated_run(test, brokers=3)
+
+
 @pytest.mark.parametrize("got", [1, 10])
 def test_a_connection_that_dies_within_an_answer_stops_no_partition_for_long(got: int) -> None:
     """No more of the answer comes, so the other connection fetches all partitions, too."""
@@ -200,9 +239,9 @@ def test_a_connection_that_dies_within_an_answer_stops_no_partition_for_long(got
 
         dead.answer = answer_in_part  # type: ignore[method-assign]
         run.write(FIRST)
-        await run.until_read(LATE_S, FIRST, SECOND)
+        await run.until_read(STUCK_S, FIRST, SECOND)
         run.write(SECOND)
-        assert await run.until_read(LATE_S, FIRST, SECOND) < 0.2
+        assert await run.until_read(STUCK_S, FIRST, SECOND) < 0.2
 
     simulated_run(test)
 
