@@ -122,8 +122,9 @@ class Reading:
         self._since: dict[TopicPartition, float] = {}
         self._fetcher: Any = None
         self._connections: Any = None
-        # When a connection was seen last that leads nowhere: the client does not know.
+        # When a connection was seen last that leads nowhere, without the client's knowledge; and a leader that had not heard that it leads.
         self._hollow: float = 0.0
+        self._unaware: float = 0.0
         # When there was something left to read.
         self._busy_at: float = 0.0
 
@@ -362,13 +363,16 @@ class Reading:
             bound += 1 + 20 * self.plan.manners.lag
             # It is as good as any other broker, until metadata are old.
             bound += 2 * self.plan.options["metadata_max_age_ms"] / 1000
-        well_since = max(self.plan.healthy_at, self._hollow)
+        if any(broker.connected and broker.image is not self.cluster.truth for broker in self.cluster.brokers.values()):
+            # A leader that has not heard of its office refuses everybody.
+            self._unaware = now
+        well_since = max(self.plan.healthy_at, self._hollow, self._unaware)
         if self._spared():
             hollow = [line.protocol for line in self.cluster.network.lines if line.hollow]
             bound += max((_STUCK_S if each._arrived else _SPARE_S for each in hollow), default=0)
         else:
             self._hollow = now
-            well_since = self.plan.healthy_at
+            well_since = max(self.plan.healthy_at, self._unaware)
             bound += (self.plan.options["request_timeout_ms"] + self.plan.options["connect_timeout_ms"]) / 1000 + 2
         for name in self._assigned:
             if name in self._paused or self._position(name) == self._readable(name):

@@ -32,6 +32,9 @@ FAULTS: Final = (
 _LEAST_ROUNDS: Final = 4
 # Seconds that a call may take when all is well.
 _BOUND_S: Final = 3.0
+# A batch of fewer bytes than this has few records; the seconds of its request, with replication.
+_SMALL: Final = 1000
+_REQUEST_S: Final = 0.06
 _LONGEST_S: Final = 2_000.0
 _SHORT_MS: Final = 10_000
 
@@ -191,6 +194,9 @@ class Author:
         for out, future in sent:
             failed = await self._outcome(out, future, deed) or failed
         patience = run.plan.options["delivery_timeout_ms"] / 1000 if failed else 0.0
+        if run.plan.limit < _SMALL:
+            # Batches of a record or a few go one after the other.
+            patience += _REQUEST_S * sum(len(each.batch) for out, _ in sent for each in out)
         run.check_time("sends", began, patience=patience)
         if self.transactional_id is None:
             deed.counts = True
