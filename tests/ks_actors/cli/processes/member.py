@@ -41,10 +41,11 @@ async def close_slowly(slow: str, member: MemberProcess, step: Callable[[str], N
     await until_signal(work(), lambda: step("hurries"))
 
 
-def end(how: str | int, member: MemberProcess) -> NoReturn:
+def end(how: str | int, member: MemberProcess, closes: threading.Event) -> NoReturn:
     """End this process: by SIGKILL, by an error, with an exit code, or only by a signal."""
     if how == "hang":
-        signal.pause()
+        while not closes.wait(0.01):  # a signal may have come before
+            pass
     if how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if isinstance(how, str):
@@ -71,7 +72,7 @@ def main() -> int:
         if name == "runs":
             member.say("state", state="RUNNING", active=1)
         if name in plan:
-            end(plan[name], member)
+            end(plan[name], member, closes)
 
     def admitted(kind: str, **facts: object) -> None:
         go = threading.Event()

@@ -34,7 +34,10 @@ class Running:
         self.code: asyncio.Task[int] = asyncio.create_task(self.supervisor.run())
 
     def plan(self, plan: dict[str, Any]) -> None:
-        self._plan.write_text(json.dumps(plan))
+        # A member that starts meanwhile reads a whole plan.
+        draft = self._plan.with_suffix(".draft")
+        draft.write_text(json.dumps(plan))
+        draft.replace(self._plan)
 
     def events(self) -> list[str]:
         return [" ".join(line.split()[:2]) for line in self.notes.read_text().splitlines()]
@@ -88,7 +91,7 @@ async def spawning(child: Child) -> None:
 
 async def test_a_signal_closes_a_member_that_has_no_process_yet(tmp_path: Path) -> None:
     """SIGTERM amid the first start: the processes are closed as soon as there are any, and the exit code is 0."""
-    async with supervised(tmp_path) as running:
+    async with supervised(tmp_path, plan={number: {"begins": "hang"} for number in "12"}) as running:
         await spawning(running.supervisor.children[0])
         os.kill(os.getpid(), signal.SIGTERM)
         assert await soon(running.code) == 0
@@ -99,6 +102,7 @@ async def test_a_signal_closes_a_member_that_starts_again(tmp_path: Path) -> Non
     """SIGTERM amid a restart of one member closes it with the others."""
     async with supervised(tmp_path) as running:
         await running.run()
+        running.plan({"1": {"begins": "hang"}})
         os.kill(running.pids("1 runs")[0], signal.SIGKILL)
         await spawning(running.supervisor.children[0])
         os.kill(os.getpid(), signal.SIGTERM)
