@@ -275,7 +275,7 @@ async def test_a_processor_that_holds_the_loop_is_told_of(tmp_path: Path) -> Non
         return value
 
     async with System("real", stall_after=0.01) as system:
-        tell_when_looked(system, looked, in_actors=True)
+        tell_when_looked(system, looked)
         system.subscribe(Stalled, stalls.append)
         async with running(mapping(hold_the_loop), tmp_path, system) as (app, log):
             while not (held := [stall for stall in stalls if "in hold_the_loop" in stall.stack]):
