@@ -83,12 +83,20 @@ async def test_records_before_damaged_ones_are_read(log: KafkaLog, tampering: Ta
 async def test_a_broker_that_is_busy_is_left_alone(log: KafkaLog, tampering: Tampering) -> None:
     """A busy broker is left alone for as long as it says."""
     partition = await filled(log)
+    loop, answered = asyncio.get_running_loop(), list[tuple[float, int]]()
+
+    def throttled(response: Any) -> Any:
+        answered.append((loop.time(), tampering.count("FetchRequest")))
+        response.throttle_time_ms = 400
+        return response
+
     fetcher = reading(log, partition)
-    tampering.add("Fetch", setting(throttle_time_ms=400))
+    tampering.add("Fetch", throttled)
     assert len((await soon(fetch_one(fetcher))).batch) == 3
-    before = tampering.count("FetchRequest")
     assert list(await fetcher.fetch(max_wait_ms=200)) == []
-    assert tampering.count("FetchRequest") == before
+    ((at, before),) = answered
+    await until(lambda: tampering.count("FetchRequest") != before)
+    assert loop.time() - at >= 0.4
     await write(await log.producer(client_id="p"), partition, b"d")
     assert (await soon(fetch_one(fetcher))).batch.values == [b"d"]
 
