@@ -10,6 +10,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,10 @@ def plain_client(broker: Broker, options: KafkaOptions | None = None) -> KafkaCl
     return KafkaClient(broker.bootstrap, options or KafkaOptions(), client_id="test")
 
 
+def started_with(servers: str, options: KafkaOptions, api_timeout_ms: int) -> KafkaLog:
+    return KafkaLog(servers, options=replace(options, api_timeout_ms=api_timeout_ms))
+
+
 async def start_in_vain(make: Callable[[int], KafkaLog | KafkaClient], said: str) -> None:
     """Start clients with a deadline (ms) until one has this error: on a slow machine no attempt may end before a short one."""
     for api_timeout_ms in (500, 4_000, 30_000):
@@ -59,7 +64,7 @@ async def test_a_cluster_that_is_not_there_is_waited_for_until_the_deadline() ->
     """LogTimeout names the addresses and their errors at the deadline."""
     (port,) = free_ports(1)
     await start_in_vain(
-        lambda api_timeout_ms: KafkaLog(f"127.0.0.1:{port}", options=replace(QUICK, api_timeout_ms=api_timeout_ms)),
+        partial(started_with, f"127.0.0.1:{port}", QUICK),
         rf"bootstrap server at 127.0.0.1:{port} cannot be reached",
     )
     log = KafkaLog(f"127.0.0.1:{port}", options=QUICK)
@@ -456,14 +461,11 @@ async def test_a_refused_client_certificate_is_told_by_both_names_of_its_setting
     context.maximum_version = version
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
     for certificate in (None, stranger.put(tmp_path / "client.pem")):
-        options = KafkaOptions(tls=True, tls_ca_file=authority.certificate, tls_cert_file=certificate, api_timeout_ms=2_000)
-        log = KafkaLog(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", options=options)
-        with pytest.raises(
-            LogTimeout,
-            match=r"(TLS|version) handshake failed: .*; .*the broker may want a client certificate: check tls_cert_file \(ssl_keystore_location\)",
-        ):
-            await log.start()
-        await log.close()
+        options = KafkaOptions(tls=True, tls_ca_file=authority.certificate, tls_cert_file=certificate)
+        await start_in_vain(
+            partial(started_with, f"127.0.0.1:{server.sockets[0].getsockname()[1]}", options),
+            r"(TLS|version) handshake failed: .*; .*the broker may want a client certificate: check tls_cert_file \(ssl_keystore_location\)",
+        )
     server.close()
 
 
