@@ -122,8 +122,9 @@ class Reading:
         self._since: dict[TopicPartition, float] = {}
         self._fetcher: Any = None
         self._connections: Any = None
-        # When a connection was seen last that leads nowhere, without the client's knowledge; and a leader that had not heard that it leads.
+        # The last times at which dead connections could hold up all fetches, or there was one, and at which a leader had not heard that it leads.
         self._hollow: float = 0.0
+        self._dead: float = 0.0
         self._unaware: float = 0.0
         # When there was something left to read.
         self._busy_at: float = 0.0
@@ -367,8 +368,12 @@ class Reading:
             # A leader that has not heard of its office refuses everybody.
             self._unaware = now
         well_since = max(self.plan.healthy_at, self._hollow, self._unaware)
+        hollow = [line.protocol for line in self.cluster.network.lines if line.hollow]
+        if not hollow:
+            well_since = max(well_since, self._dead)
+        else:
+            self._dead = now
         if self._spared():
-            hollow = [line.protocol for line in self.cluster.network.lines if line.hollow]
             bound += max((_STUCK_S if each._arrived else _SPARE_S for each in hollow), default=0)
         else:
             self._hollow = now

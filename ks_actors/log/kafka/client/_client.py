@@ -374,11 +374,15 @@ class KafkaClient:
             raise_retriable(found, who)
             return response
 
-        return await self.retry(
-            f"to send {name_of_request(request)} to {who}",
-            attempt,
-            timeout_ms=timeout_ms,
-        )
+        try:
+            return await self.retry(
+                f"to send {name_of_request(request)} to {who}", attempt, timeout_ms=timeout_ms
+            )
+        except LogTimeout:
+            # A broker that is cut off from its cluster refuses for as long as that lasts: it cannot
+            # end a transaction, and does not know its successor.
+            self._coordinators.lose(kind, key)
+            raise
 
     async def coordinator(self, kind: int, key: str) -> int:
         """Return the broker of the coordinator, from the cache if known.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ks_actors import LogTimeout
 from ks_actors.log import IsolationLevel, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka.client._connections import COORDINATION, MAIN
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka import KafkaLog
 
 AGE_S = 300
+LOADING = 14
 RECORD = Outgoing(FIRST, Batch([b"k"], [b"v"], [1]))
 
 
@@ -170,6 +172,26 @@ def test_the_next_coordinator_is_found(brokers: Brokers) -> None:
         async with asyncio.timeout(5):
             await log.set_group_offsets("g", {FIRST: OffsetAndMetadata(2)})
         assert brokers.count("OffsetCommit", 2) == 1
+
+    connected(brokers, 1, test=test)
+
+
+def test_a_coordinator_that_refuses_for_a_whole_call_is_looked_up_again(brokers: Brokers) -> None:
+    """One that is cut off may answer for as long as that lasts that it is not ready yet."""
+
+    def asked() -> int:
+        return sum(brokers.count("FindCoordinator", number) for number in brokers.brokers)
+
+    async def test(log: KafkaLog) -> None:
+        await log.set_group_offsets("g", {FIRST: OffsetAndMetadata(1)})
+        lookups = asked()
+        brokers.lasting["OffsetCommit"] = LOADING
+        with pytest.raises(LogTimeout, match="COORDINATOR_LOAD_IN_PROGRESS"):
+            await log.set_group_offsets("g", {FIRST: OffsetAndMetadata(2)})
+        assert asked() == lookups
+        brokers.lasting.clear()
+        await log.set_group_offsets("g", {FIRST: OffsetAndMetadata(3)})
+        assert asked() == lookups + 1
 
     connected(brokers, 1, test=test)
 
