@@ -119,6 +119,8 @@ class Author:
         self.deeds: list[Deed] = []
         self._random = Random(f"author {name} {run.plan.seed}")
         self._number = 0
+        # Whether a start was given up whose request may still be under way: it would fence the start behind it.
+        self._gave_up = False
 
     async def start(self) -> None:
         """Start a process, and its producer; the one before it may still be there."""
@@ -142,6 +144,7 @@ class Author:
                 return await call()
             except (LogTimeout, Fenced, TransactionAborted) as error:
                 self.run.trace.note("start", self.name, repr(error))
+                self._gave_up = True
                 self.run.check_time("a start", began, patience=self.run.plan.options["api_timeout_ms"] / 1000)
 
     def crash(self) -> None:
@@ -229,6 +232,15 @@ class Author:
                 deed.places[ids[-1]] = end - 1
         return False
 
+    async def _start_anew(self, error: Fenced) -> None:
+        """Start once more if the request of a start that was given up may have come late. Raises Wrong."""
+        if not self._gave_up:
+            raise Wrong(f"{self.name} is fenced, though it has no rival: {error}") from error
+        self.run.trace.note("fenced by itself", self.name, repr(error))
+        self._gave_up = False
+        self.crash()
+        await self.start()
+
     async def _crash_and_start(self, sent: list[tuple[list[Outgoing], asyncio.Future[Any]]], deed: Deed) -> None:
         await asyncio.sleep(self._random.choice([0, 0.001, 0.01]))
         self.crash()
@@ -273,7 +285,9 @@ class Author:
                 deed.counts = False
                 break
             except Fenced as error:
-                raise Wrong(f"{self.name} is fenced, though it has no rival: {error}") from error
+                await self._start_anew(error)
+                deed.counts = False
+                return
             except LogError as error:
                 if not commit and early:
                     raise
