@@ -197,7 +197,7 @@ class Author:
         for out, future in sent:
             failed = await self._outcome(out, future, deed) or failed
         patience = run.plan.options["delivery_timeout_ms"] / 1000 if failed else 0.0
-        if run.plan.limit < _SMALL:
+        if min(run.plan.limit, run.plan.options["batch_bytes"]) < _SMALL:
             # Batches of a record or a few go one after the other.
             patience += _REQUEST_S * sum(len(each.batch) for out, _ in sent for each in out)
         run.check_time("sends", began, patience=patience)
