@@ -144,7 +144,7 @@ class Author:
                 return await call()
             except (LogTimeout, Fenced, TransactionAborted) as error:
                 self.run.trace.note("start", self.name, repr(error))
-                self._gave_up = True
+                self._gave_up = self._gave_up or isinstance(error, LogTimeout)
                 self.run.check_time("a start", began, patience=self.run.plan.options["api_timeout_ms"] / 1000)
 
     def crash(self) -> None:
@@ -274,7 +274,7 @@ class Author:
                     await self._cancelled(end())
                 else:
                     await end()
-                deed.counts = commit
+                deed.counts, self._gave_up = commit, False
                 break
             except asyncio.CancelledError:
                 run.trace.note("cancelled", self.name, commit)

@@ -278,7 +278,7 @@ class KafkaClient:
 
         def preference(node: int) -> tuple[bool, float, bool]:
             return (
-                self._connections.silent(address[node], channel),
+                self._connections.silent(node, address[node], channel),
                 rounds.place(node),
                 not self._connections.connected(node, channel),
             )

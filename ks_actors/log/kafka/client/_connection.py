@@ -167,15 +167,21 @@ class Connection(asyncio.Protocol):
         """Whether a request has no answer yet."""
         return bool(self._sent)
 
-    def arriving(self, seconds: float) -> bool:
-        """Return whether an answer has begun, and a byte of it has come in the last seconds."""
-        return self._arrived > 0 and self._loop.time() - self._heard_at < seconds
+    @property
+    def arriving(self) -> bool:
+        """Whether a part of the next answer has arrived."""
+        return self._arrived > 0
+
+    def hears(self, seconds: float) -> bool:
+        """Return whether the broker has sent a byte in the last seconds."""
+        return self._loop.time() - self._heard_at < seconds
 
     def owing(self, seconds: float) -> bool:
         """Return whether all requests were given up without an answer, and no byte came since."""
         return (
             bool(self._sent)
-            and self._loop.time() - max(self._used_at, self._heard_at) >= seconds
+            and self._loop.time() - self._used_at >= seconds
+            and not self.hears(seconds)
             and all(sent.answer.done() for sent in self._sent)
         )
 

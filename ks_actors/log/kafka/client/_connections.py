@@ -45,6 +45,8 @@ _SILENT_S: Final = 3.0
 # Seconds without a byte before an answer that has begun counts as stuck: a slow network that is
 # asked for it once more would carry neither of the two in time.
 _STUCK_S: Final = 10.0
+# Seconds after a byte on any socket during which a broker works: sockets that wait may be dead.
+_HEARD_S: Final = 2.0
 # Seconds without a byte before a connection is replaced if it owes only answers without a caller.
 _OWING_S: Final = 2.0
 _REFUSED = (SaslAuthenticationFailed, UnsupportedSaslMechanismError)
@@ -146,9 +148,13 @@ class Connections:
         connection = self._ready.get((node, channel))
         return connection is not None and connection.connected
 
-    def silent(self, address: tuple[str, int], channel: str) -> bool:
+    def silent(self, node: int, address: tuple[str, int], channel: str) -> bool:
         """Return whether a request would probably wait on a channel to a broker."""
-        return self._unanswered.silent(self._line(address, channel))
+        works = any(
+            its == node and connection.hears(_HEARD_S)
+            for (its, _), connection in self._ready.items()
+        )
+        return self._unanswered.silent(self._line(address, channel), alone=works)
 
     def watch_late(self, tell: Callable[[], object]) -> Callable[[], None]:
         """Call `tell` every second while a request is late; return a function that ends it."""
@@ -159,7 +165,7 @@ class Connections:
         """Return whether an answer or a connection is late, and no byte arrives any more."""
         connection = self._ready.get((node, channel))
         return self._unanswered.late(self._line(address, channel)) and not (
-            connection is not None and connection.arriving(self._stuck_s)
+            connection is not None and connection.arriving and connection.hears(self._stuck_s)
         )
 
     async def send(
@@ -251,7 +257,6 @@ class Connections:
     def _report_outage(self, line: Line, reason: str, *, away: bool = False) -> Unavailable:
         """Report the outage of a broker, and return the error for the caller."""
         self.outages.failed(line, reason)
-        self._unanswered.broke(line)
         return Unavailable(reason, away=away, reported=True)
 
     async def _open(self, node: int, address: tuple[str, int], channel: str) -> Connection:

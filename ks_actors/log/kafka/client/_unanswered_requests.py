@@ -16,8 +16,6 @@ _LOOK_S: Final = 1.0
 _PATIENT: Final = ("JoinGroup", "SyncGroup")
 # Seconds after which also these requests are a reason to check whether the broker has left.
 _PATIENCE_S: Final = 10.0
-# Seconds after an answer during which other requests without an answer do not make a broker silent.
-_ANSWERED_S: Final = 2.0
 # The least seconds between two reports to `doubted`.
 _DOUBT_EACH_S: Final = 2.0
 
@@ -53,8 +51,6 @@ class Unanswered:
         self._doubted = doubted
         self._doubt_at: float = 0.0
         self._waiting: dict[object, _Waiting] = {}
-        # The time of the last answer from each address.
-        self._answered: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self.watchers: set[Callable[[], object]] = set()
@@ -81,7 +77,6 @@ class Unanswered:
         finally:
             del self._waiting[token]
         if answers:
-            self._answered[line.where] = outages.clock()
             outages.answered(line)
 
     def asks(self, line: Line) -> bool:
@@ -95,25 +90,20 @@ class Unanswered:
             waiting.line == line and self._late(waiting, now) for waiting in self._waiting.values()
         )
 
-    def silent(self, line: Line) -> bool:
+    def silent(self, line: Line, *, alone: bool) -> bool:
         """Return whether a request would probably wait on a line.
 
-        The broker is unreachable, or leaves a request unanswered for long. If it answers on other
-        lines, only failures of this line count.
+        The broker is unreachable, or leaves a request unanswered for long. With `alone`, only
+        failures of this line count.
         """
         outages = self._outages()
-        now, answered = outages.clock(), self._answered.get(line.where)
-        only = line if answered is not None and now - answered < _ANSWERED_S else None
-        return outages.away(line.where, only) or any(
-            (waiting.line == line if only else waiting.line.where == line.where)
+        now = outages.clock()
+        return outages.away(line.where, line if alone else None) or any(
+            (waiting.line == line if alone else waiting.line.where == line.where)
             and now - waiting.since > _LOOK_S + waiting.allowance
             and not waiting.patient
             for waiting in self._waiting.values()
         )
-
-    def broke(self, line: Line) -> None:
-        """Note that a connection to a broker has failed: its answers of before count no more."""
-        self._answered.pop(line.where, None)
 
     def doubtful(self) -> dict[str, str]:
         """Return the brokers that may have left, each with the reason."""

@@ -315,6 +315,10 @@ class Socket:
         """Never be taken for dead."""
         return False
 
+    def hears(self, _: float) -> bool:
+        """Be no sign that the broker works."""
+        return False
+
     def be_named(self, _: str) -> None:
         """Have no name."""
 
