@@ -28,6 +28,7 @@ _UNKNOWN_OPERATIONS: Final = -(1 << 31)
 _OPERATIONS: Final = 0b110101001000
 
 Answer = dict[str, Any]
+_REFUSED: Final[Answer] = {"generation_id": -1, "protocol_name": "", "leader": "", "member_id": ""}
 
 
 @dataclass
@@ -280,8 +281,7 @@ class Group:
         if member.id == self.leader:
             generation = self.generation
             given = {each: assignments.get(each, b"") for each in self.members}
-            stored = self._stored(given)
-            code = await write(self._broker, self._shard, lambda: self._broker.cluster.stored_groups.update({self.name: stored}))
+            code = await self.write(given)
             if self.state == "CompletingRebalance" and self.generation == generation:
                 self._assign(given, code)
         answer: Answer = await waiting
@@ -306,6 +306,12 @@ class Group:
             each.assignment = assignments.get(each.id, b"")
         return Stored(self.generation, self.protocol_type, self.protocol, self.leader, members)
 
+    async def write(self, assignments: dict[str, bytes]) -> int:
+        """Write the group with these assignments; return an error code, 0 when other brokers would find it."""
+        stored, groups = self._stored(assignments), self._broker.cluster.stored_groups
+        # A generation that has begun since is written with its own assignments.
+        return await write(self._broker, self._shard, lambda: groups.update({self.name: stored} if self.generation == stored.generation else {}))
+
     def store(self) -> None:
         """Write the group as it is."""
         if self._broker.connected:
@@ -329,7 +335,7 @@ class Group:
     def _answer_join(self, member: Member, answer: Answer) -> None:
         joining, member.joining = member.joining, None
         if joining is not None and not joining.done():
-            joining.set_result({"generation_id": -1, "protocol_name": "", "leader": "", "member_id": member.id, **answer})
+            joining.set_result({**_REFUSED, "member_id": member.id, **answer})
 
     def _answer_sync(self, member: Member, answer: Answer) -> None:
         syncing, member.syncing = member.syncing, None
@@ -364,7 +370,7 @@ def _new_id(broker: Broker, prefix: str) -> str:
 async def join_group(broker: Broker, call: Call) -> Answer:  # noqa: PLR0911 - each is a case of its own
     """Have a member join; the answer comes when the next generation begins."""
     fields = call.fields
-    refused = {"generation_id": -1, "protocol_name": "", "leader": "", "member_id": fields["member_id"]}
+    refused = {**_REFUSED, "member_id": fields["member_id"]}
     if not _SHORTEST_MS <= fields["session_timeout_ms"] <= _LONGEST_MS:
         return {**refused, "error_code": _INVALID_SESSION_TIMEOUT}
     code, group = find(broker, fields["group_id"])
@@ -405,7 +411,7 @@ async def _join_new(broker: Broker, group: Group, call: Call, protocols: list[tu
     if instance is None:
         member_id = _new_id(broker, call.request.client_id)
         group.invite(member_id, fields["session_timeout_ms"])
-        return {"error_code": _MEMBER_ID_REQUIRED, "generation_id": -1, "protocol_name": "", "leader": "", "member_id": member_id}
+        return {**_REFUSED, "member_id": member_id, "error_code": _MEMBER_ID_REQUIRED}
     member_id = _new_id(broker, instance)
     old = group.of_instance(instance)
     if old is None:
@@ -414,10 +420,11 @@ async def _join_new(broker: Broker, group: Group, call: Call, protocols: list[tu
     new = group.replace(old, member_id)
     new.client_id, new.session_ms, new.rebalance_ms = call.request.client_id, fields["session_timeout_ms"], fields["rebalance_timeout_ms"]
     if group.state == "Stable":
-        # It gets what its predecessor had; a leader is not told that it leads.
+        # It gets what its predecessor had; a leader is not told that it leads. It is told when others would find it in its place.
         new.protocols = protocols
-        group.store()
-        return group.generation_of(new, leader)
+        answer = group.generation_of(new, leader)
+        code = await group.write({each.id: each.assignment for each in group.members.values()})
+        return {**_REFUSED, "member_id": member_id, "error_code": code} if code else answer
     return await group.join(new, protocols)
 
 
