@@ -37,6 +37,8 @@ class Faults:
         self._kinds = kinds
         self._until = until
         self._sites = sites
+        # How many there have been.
+        self.count = 0
         # A broker that stays cut off from the others for good, though clients reach it.
         self._outcast = outcast
         self._all: dict[str, Callable[[], None]] = {
@@ -61,6 +63,7 @@ class Faults:
                 break
             kind = self._random.choice(self._kinds)
             self._cluster.trace.note("fault", kind)
+            self.count += 1
             self._all[kind]()
 
     async def heal(self) -> None:

@@ -71,14 +71,15 @@ class Naming:
         # What there is: the number of records in each partition.
         self.topics: dict[str, list[int]] = {}
         self._random = Random(f"owner {plan.seed}")
-        self._ids: set[str] = set()
+        self._faults = Faults(self.cluster, Random(f"faults {plan.seed}"), plan.faults, until=plan.healthy_at, sites=(1,))
+        # Topics made while a connection may have failed: the call does not wait until that broker has heard of them.
+        self._unsure: set[str] = set()
         self._log: Any = None
         self._producer: Any = None
 
     async def main(self) -> None:
         """Do it. Raises Wrong, and what the client should not raise."""
-        plan, loop = self.plan, asyncio.get_running_loop()
-        faults = Faults(self.cluster, Random(f"faults {plan.seed}"), plan.faults, until=plan.healthy_at, sites=(1,))
+        plan, loop, faults = self.plan, asyncio.get_running_loop(), self._faults
         with simulated(self.cluster.network, Random(f"seams {plan.seed}")):
             servers = ",".join(f"{Place(1, node).host}:{PORT}" for node in self.cluster.brokers)
             self._log = KafkaLog(servers, options=KafkaOptions(**plan.options), client_id="n")
@@ -124,8 +125,10 @@ class Naming:
         return found
 
     async def _create(self, name: str) -> None:
-        count = self._random.choice([1, 3])
+        count, faults = self._random.choice([1, 3]), self._faults.count
         await self._call(f"create {name}", lambda: self._log.create_topics([NewTopic(name, count, {"retention.ms": "77"})]))
+        if self._faults.count > faults:
+            self._unsure.add(name)
         self.topics[name] = [0] * count
         await self._look(name)
         if self._random.random() < 0.7:
@@ -147,6 +150,7 @@ class Naming:
     async def _delete(self, name: str) -> None:
         await self._call(f"delete {name}", lambda: self._log.delete_topics([name]))
         del self.topics[name]
+        self._unsure.discard(name)
         if name in await self._log.describe_topics():
             raise Wrong(f"{name} is listed, though it was deleted")
 
@@ -166,8 +170,8 @@ class Naming:
     async def _look(self, name: str) -> None:
         """Look at a topic: it has the partitions and records that were made."""
         counts = self.topics[name]
-        # One broker may tell of a topic, and another one, asked for its configs, not have heard of it yet: it has none then.
-        heard = all(name in broker.image.topics for broker in self.cluster.brokers.values())
+        # A broker that has not heard of it yet, asked for its configs, has none.
+        heard = name not in self._unsure or all(name in broker.image.topics for broker in self.cluster.brokers.values())
         described = (await self._call(f"describe {name}", lambda: self._log.describe_topics([name]))).get(name)
         if described is None or described.partitions != len(counts):
             raise Wrong(f"{name} has {len(counts)} partitions, and was described as {described}")
