@@ -420,7 +420,7 @@ async def _join_new(broker: Broker, group: Group, call: Call, protocols: list[tu
     new = group.replace(old, member_id)
     new.client_id, new.session_ms, new.rebalance_ms = call.request.client_id, fields["session_timeout_ms"], fields["rebalance_timeout_ms"]
     if group.state == "Stable":
-        # It gets what its predecessor had; a leader is not told that it leads. It is told when others would find it in its place.
+        # It gets its predecessor's assignment; a leader is not told that it leads. The answer waits for the write, as another coordinator reads it.
         new.protocols = protocols
         answer = group.generation_of(new, leader)
         code = await group.write({each.id: each.assignment for each in group.members.values()})

@@ -72,7 +72,7 @@ class Naming:
         self.topics: dict[str, list[int]] = {}
         self._random = Random(f"owner {plan.seed}")
         self._faults = Faults(self.cluster, Random(f"faults {plan.seed}"), plan.faults, until=plan.healthy_at, sites=(1,))
-        # Topics made while a connection may have failed: the call does not wait until that broker has heard of them.
+        # Topics created during a fault: the call does not wait for a broker whose connection failed, so that one may not know them yet.
         self._unsure: set[str] = set()
         self._log: Any = None
         self._producer: Any = None
@@ -170,13 +170,13 @@ class Naming:
     async def _look(self, name: str) -> None:
         """Look at a topic: it has the partitions and records that were made."""
         counts = self.topics[name]
-        # A broker that has not heard of it yet, asked for its configs, has none.
+        # A broker that does not know the topic yet has no configs of it.
         heard = name not in self._unsure or all(name in broker.image.topics for broker in self.cluster.brokers.values())
         described = (await self._call(f"describe {name}", lambda: self._log.describe_topics([name]))).get(name)
         if described is None or described.partitions != len(counts):
             raise Wrong(f"{name} has {len(counts)} partitions, and was described as {described}")
         if described.configs.get("retention.ms") != "77" and (heard or described.configs):
-            raise Wrong(f"{name} was made with other configs than {described}")
+            raise Wrong(f"{name} was created with retention.ms=77, and was described as {described}")
         names = [TopicPartition(name, number) for number in range(len(counts))]
         ends = await self._call(f"look at {name}", lambda: self._log.end_offsets(names, IsolationLevel.READ_UNCOMMITTED))
         found = [ends[each] for each in names]
