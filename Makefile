@@ -48,6 +48,8 @@ ci: $(VENV)/.ready ## pass all that a change has to pass, as .ci/run does, in a 
 	scripts/in_memory $(BIN)/python scripts/run ci
 
 nightly: $(VENV)/.ready ## pass everything: all cases, Pythons and loops, sanitizers, storms and judges; commit tests/nightly.toml, which it writes
+	@# The login by Kerberos is tested where its headers are: apt-get install krb5-kdc krb5-admin-server libkrb5-dev.
+	@! command -v krb5-config >/dev/null || $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt gssapi
 	scripts/in_memory $(BIN)/python scripts/run nightly
 
 lint: $(VENV)/.ready ## check style and spelling

@@ -291,6 +291,8 @@ class Admin:
         """Return the topics that exist, with all their effective configs or with none.
 
         If topics of `names` are missing, several brokers are asked, for `missing_topic_wait_ms`.
+        A topic has no configs if it may not be described, or if it was created just now and the
+        broker that was asked for configs has not heard of it.
         """
         found = await self._client.metadata(None if names is None else list(names), patient=True)
         shown = [topic for topic in found.values() if not topic.internal]

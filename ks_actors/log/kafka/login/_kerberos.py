@@ -31,7 +31,7 @@ def kerberos_steps(principal: str) -> Callable[[bytes | None], Awaitable[bytes |
     `principal` is `service@host`. Without a ticket for it the function raises NotAuthorized; when
     no KDC answers, OSError. It looks for tickets in a thread.
     """
-    from gssapi.exceptions import GSSError  # noqa: PLC0415 - optional package
+    from gssapi.raw.misc import GSSError  # noqa: PLC0415 - optional package
 
     authenticator = SaslGSSAPIAuthenticator(loop=asyncio.get_running_loop(), principal=principal)
 

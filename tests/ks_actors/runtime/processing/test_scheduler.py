@@ -134,11 +134,13 @@ def test_a_task_that_had_nothing_to_do_has_not_waited() -> None:
 def test_the_schedule_holds_the_entered_tasks(steps: list[tuple[str, int, int]]) -> None:
     """A task is in from its entry until it is picked or leaves, and the fullest one is picked while nobody has waited for long."""
     schedule = Schedule(None)
+    tasks = [task(number, 0) for number in range(6)]
     inside: dict[int, Any] = {}
     for action, number, buffered in steps:
         if action == "enter":
-            inside[number] = task(number, buffered)
-            schedule.enter(inside[number], 0.0)
+            inside[number] = tasks[number]
+            tasks[number].group.buffered = buffered
+            schedule.enter(tasks[number], 0.0)
         elif action == "leave":
             schedule.leave(TaskId(0, number))
             inside.pop(number, None)
