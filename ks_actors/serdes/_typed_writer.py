@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from typing import Any, Final, TypeAlias
 
 from msgspec import inspect
@@ -162,8 +161,6 @@ def same(one: Any, other: Any) -> bool:
             )
         case (list() | tuple(), list() | tuple()):
             return len(one) == len(other) and all(map(same, one, other))
-        case (AbstractSet(), list() | tuple()):
-            return len(one) == len(other) and all(each in one for each in other)
     return type(one) is type(other) and _same_fields(one, other)
 
 

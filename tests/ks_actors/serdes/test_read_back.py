@@ -188,10 +188,13 @@ def test_columns_are_written_as_their_objects_are(column: list[Any]) -> None:
 
 @given(VALUES)
 def test_written_values_have_the_bytes_of_msgspec(value: Any) -> None:
-    """The checks change no byte of a value, and none of a key that its type reads back just so."""
+    """The checks change no byte of a value. Sets are written in order, and a dataclass with a `__dict__` as it is read back: ints as its floats."""
     for number, serde in enumerate(SERDES):
         data = _written(serde, value, is_key=False)
-        assert data is None or data == (msgspec.json.encode if number < len(TYPES) else msgspec.msgpack.encode)(value)
+        if data is not None:
+            encode = msgspec.json.encode if number < len(TYPES) else msgspec.msgpack.encode
+            order: Any = "deterministic" if isinstance(value, set | frozenset) else None
+            assert data == encode(serde.deserializer("t")(data) if isinstance(value, Unequal) else value, order=order)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(1 << 53), 1 << 53), st.text())
@@ -232,6 +235,9 @@ def test_an_int_as_a_key_of_floats_is_written_as_a_float() -> None:
         (str, Windowed("a", Window(0, 60_000))),
         (Order | None, 1),
         (Colour, "red"),
+        (list[int], {1, 2}),
+        (tuple[int, float], {1, 2.0}),
+        (Parcel, Parcel(Order("ann", 1), {"note"})),  # type: ignore[arg-type]
     ],
 )
 def test_an_object_of_another_type_is_refused(make: Any, type_: Any, value: Any) -> None:
