@@ -50,7 +50,8 @@ async def _harnesses(seed: int) -> AsyncIterator[Callable[..., Awaitable[AppHarn
             config: StreamsConfig | Mapping[str, Any] | str | None = None,
             **options: Any,
         ) -> AppHarness:
-            harness = AppHarness(topology, config, **{"seed": seed, **options})
+            chosen: dict[str, Any] = {"seed": seed, **options}
+            harness = AppHarness(topology, config, **chosen)
             return await stack.enter_async_context(harness)
 
         yield started

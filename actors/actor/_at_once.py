@@ -85,9 +85,11 @@ def handle_now(cell: Cell, message: Any, /) -> bool:
     return True
 
 
-def _context_of(task: asyncio.Task[Any] | None) -> Context | None:
+def _context_of(task: Any) -> Context | None:
     """Return the context of the asker's task: a task may share the actor's, which is entered."""
-    return None if task is None else task.get_context()
+    # A Task has the method since Python 3.12.
+    found: Context | None = None if task is None else task.get_context()
+    return found
 
 
 def _cut(error: BaseException, handled: BaseException | None) -> None:

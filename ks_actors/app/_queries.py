@@ -16,7 +16,7 @@ from ks_actors.system import Later
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from ks_actors.log import IsolationLevel, Log
+    from ks_actors.log import IsolationLevel, PatientLog
     from ks_actors.query import (
         InstanceEndpoint,
         KeyOwner,
@@ -46,7 +46,7 @@ R = TypeVar("R")
 class AppQueries(AppOverHistory):
     """The part of an App that answers about its stores."""
 
-    _log: Log | None = None
+    _log: PatientLog | None = None
     _local: LocalStores
     _instance: Instance | None = None
 

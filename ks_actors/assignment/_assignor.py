@@ -300,6 +300,7 @@ class GroupAssignor:
         StreamsError after a failure in a `fresh` group.
         """
         who = f"the task assignor {type(self._assignor).__qualname__}"
+        found: Mapping[str, MemberTasks] = {}
         try:
             found = self._assignor.assign(group)
             wrong = verify(found, group)

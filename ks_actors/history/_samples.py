@@ -81,11 +81,11 @@ class _Repr(reprlib.Repr):
         self.maxdict = self.maxlist = self.maxtuple = _MEMBERS
         self.maxset = self.maxfrozenset = self.maxdeque = _MEMBERS
 
-    def repr1(self, value: Any, level: int) -> str:
+    def repr1(self, x: Any, level: int) -> str:
         """Return the text of a part while there is room, else dots."""
         if (left := self._left) <= 0:
             return self.fillvalue
-        text = self._text(value, level)
+        text = self._text(x, level)
         self._left = min(self._left, left - len(text))
         return text
 
@@ -110,13 +110,13 @@ class _Repr(reprlib.Repr):
         cut = "" if len(value) <= _CHARACTERS else f"... ({len(value)} bytes)"
         return f"{value[:_CHARACTERS]!r}{cut}"
 
-    def repr_dict(self, value: dict[Any, Any], level: int) -> str:
+    def repr_dict(self, x: dict[Any, Any], level: int) -> str:
         """Return the text of the first entries, of which alone the base class sorts the keys."""
-        return super().repr_dict(dict(islice(value.items(), _MEMBERS + 1)), level)
+        return super().repr_dict(dict(islice(x.items(), _MEMBERS + 1)), level)
 
-    def repr_set(self, value: Any, level: int) -> str:
+    def repr_set(self, x: Any, level: int) -> str:
         """Return the text of the first members."""
-        return super().repr_set(set(islice(value, _MEMBERS + 1)), level)
+        return super().repr_set(set(islice(x, _MEMBERS + 1)), level)
 
 
 # Objects whose text is short.

@@ -60,7 +60,7 @@ class Call:
             return method(*given, committed=self.committed)
         return method(*given, committed=self.committed, reverse=self.reverse)
 
-    def range_of(self, _: Keys) -> tuple[bytes, bytes] | None:
+    def range_of(self, keys: Keys) -> tuple[bytes, bytes] | None:  # noqa: ARG002 - has none
         """Return the range of key bytes; None if the call has no range."""
         return None
 

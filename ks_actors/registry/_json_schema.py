@@ -122,12 +122,14 @@ class JsonSchemaSerde(RegistrySerde[T]):
         assert self._schema is not None
         check = await self._check_of(self._schema)
         if self._models is None:
-            decode = msgspec.json.Decoder(self._type).decode
+            decode: Callable[[Any], Any] = msgspec.json.Decoder(self._type).decode
         else:
             of_model = self._models.deserializer("")
 
-            def decode(payload: Any) -> Any:
+            def decode_model(payload: Any) -> Any:
                 return of_model(bytes(payload))
+
+            decode = decode_model
 
         def read(data: bytes, at: int) -> T:
             payload = memoryview(data)[at:]

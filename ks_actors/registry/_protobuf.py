@@ -47,7 +47,7 @@ class ProtobufSerde(RegistrySerde[M]):
     """Protobuf with Confluent's framing: the id is followed by the place of the message."""
 
     def __init__(self, registry: SchemaRegistry, message: type[M], options: Options) -> None:
-        descriptor: Descriptor = message.DESCRIPTOR
+        descriptor: Any = message.DESCRIPTOR
         self._message: type[M] = message
         super().__init__(
             registry,
@@ -60,7 +60,8 @@ class ProtobufSerde(RegistrySerde[M]):
 
     async def own_schema(self) -> Schema:
         """Return the schema of the message's file, after registering those that it imports."""
-        return await self._registered(self._message.DESCRIPTOR.file)
+        file: Any = self._message.DESCRIPTOR.file
+        return await self._registered(file)
 
     async def _registered(self, file: FileDescriptor) -> Schema:
         references: list[Reference] = []

@@ -185,8 +185,7 @@ class MixedRecords:
         if batch.headers is not None:
             batch.headers.append(headers)
         elif headers:
-            batch.headers = [()] * len(self.numbers)
-            batch.headers.append(headers)
+            batch.headers = [*(() for _ in self.numbers), headers]
         self.numbers.append(number)
         batch.keys.append(key)
         batch.values.append(value)

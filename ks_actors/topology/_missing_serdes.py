@@ -25,7 +25,8 @@ def topology_of(given: Any, config: Any, *, of: str) -> Topology:
     Raises TopologyError unless the result is a Topology that reads a topic.
     """
     build = None if isinstance(given, type) else getattr(given, "build", None)
-    topology: Topology = build(config) if callable(build) else given
+    built: Any = build(config) if callable(build) else given
+    topology: Topology = built
     check_topology(topology, of=of)
     return topology
 

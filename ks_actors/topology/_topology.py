@@ -248,13 +248,14 @@ class Topology(metaclass=Hinted):
             value=serde_of(value, role="value", of=of),
             partitioner=partitioner,
         )
+        node = SinkNode(name=name, topic=named, parents=parents, **options)
         if callable(named):
             check_function(named, 3, role="topic", of=of)
         else:
             valid_topic(named, of)
         takes_headers(partitioner, of)
         note_topics(self._topics, topics_of(topic))
-        self._nodes[name] = SinkNode(name=name, topic=named, parents=parents, **options)
+        self._nodes[name] = node
         self._link(name, parents)
         return self
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from copy import copy
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 import rocksdict
 
@@ -203,7 +203,7 @@ class RocksEngine:
     Everything is in one column family, so later writes are never on disk without earlier ones.
     """
 
-    shared: ClassVar[bool] = False
+    shared: bool = False
     _prefix: bytes = b""
 
     def __init__(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, final
+from typing import TYPE_CHECKING, Any, NoReturn, final
 
 from ks_actors._errors import TaskCorrupted
 from ks_actors.state.core import after
@@ -46,7 +46,7 @@ class TaskEngine(RocksEngine):
     the end. The database must stay open until then.
     """
 
-    shared: ClassVar[bool] = True
+    shared: bool = True
 
     def __init__(
         self,

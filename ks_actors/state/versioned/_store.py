@@ -60,7 +60,7 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
     `put` that old is dropped and counted as late.
     """
 
-    codec: VersionCodec
+    codec: VersionCodec  # pyright: ignore[reportIncompatibleVariableOverride] - of its spec
 
     def __init__(self, parts: StoreParts) -> None:
         super().__init__(parts)

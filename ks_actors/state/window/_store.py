@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from datetime import datetime, timedelta
 from functools import cache
+from types import new_class
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from ks_actors._hints import Elsewhere
@@ -239,4 +240,7 @@ def _joined(data: type[SegmentedRows], interface: type[WindowBase[Any, Any]]) ->
 
     One object has both, so that operators and users reach the data without a call in between.
     """
-    return type(interface.__name__, (data, interface), {"__module__": __name__})
+    names = {"__module__": __name__}
+    return new_class(
+        interface.__name__, (data, interface), exec_body=lambda body: body.update(names)
+    )

@@ -281,7 +281,9 @@ class AsyncNode:
             ):
                 break
             self._work.retried(call.error, call.origin)
-            pause = min(retry.max_backoff_ms, retry.backoff_ms * 2 ** (attempt - 1)) / 1000
+            # Retry has made whole milliseconds of timedeltas.
+            ms: Any = retry
+            pause = min(ms.max_backoff_ms, ms.backoff_ms * 2 ** (attempt - 1)) / 1000
             self.retries_at = max(self.retries_at, asyncio.get_running_loop().time() + pause)
             await asyncio.sleep(pause)
             attempt += 1

@@ -34,6 +34,7 @@ async def choose_mechanism(
     Raises UnsupportedSaslMechanismError, and the broker's other errors.
     """
     mechanism = options.sasl_mechanism
+    assert mechanism is not None
     answer = await send(SaslHandShakeRequest(mechanism))
     if mechanism in answer.enabled_mechanisms:
         _raise_for(answer.error_code)

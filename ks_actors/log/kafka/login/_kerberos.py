@@ -18,7 +18,7 @@ _NO_ANSWER: Final = frozenset({-1765328228 & 0xFFFFFFFF, -1765328230 & 0xFFFFFFF
 def check_kerberos() -> None:
     """Raise ConfigError if the package gssapi, or the library of Kerberos, is missing."""
     try:
-        import gssapi  # noqa: F401, PLC0415 - optional package
+        import gssapi  # noqa: F401, PLC0415 - optional  # pyright: ignore[reportMissingImports]
     except (ImportError, OSError) as error:
         raise ConfigError(
             f"GSSAPI needs Kerberos's library and gssapi: pip install 'ks-actors[gssapi]' ({error})"
@@ -31,14 +31,14 @@ def kerberos_steps(principal: str) -> Callable[[bytes | None], Awaitable[bytes |
     `principal` is `service@host`. Without a ticket for it the function raises NotAuthorized; when
     no KDC answers, OSError. It looks for tickets in a thread.
     """
-    from gssapi.raw.misc import GSSError  # noqa: PLC0415 - optional package
+    import gssapi.raw.misc as gss  # noqa: PLC0415 - extra  # pyright: ignore[reportMissingImports]
 
     authenticator = SaslGSSAPIAuthenticator(loop=asyncio.get_running_loop(), principal=principal)
 
     async def step(challenge: bytes | None) -> bytes | None:
         try:
             found = await authenticator.step(challenge)
-        except GSSError as error:
+        except gss.GSSError as error:
             # The specific text comes after the numbers and the general text of GSSAPI.
             reason = f"no Kerberos ticket for {principal}: {str(error).rpartition('): ')[2]}"
             if error.min_code in _NO_ANSWER:

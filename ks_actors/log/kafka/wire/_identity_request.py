@@ -60,9 +60,12 @@ class _IdentityRequest(FlexibleRequest, RequestStruct):  # type: ignore[misc]
         """Return the message."""
         return self
 
-    def parse_response_header(self, read_buffer: BytesIO | bytes) -> Any:
+    # The base classes name the parameter differently.
+    def parse_response_header(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, data: BytesIO | bytes
+    ) -> Any:
         """Return the header, which has no tags: clients of all versions must be able to read it."""
-        return ResponseHeader_v0.decode(read_buffer)
+        return ResponseHeader_v0.decode(data)
 
 
 def identity_request(

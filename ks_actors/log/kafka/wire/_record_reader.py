@@ -244,7 +244,7 @@ class IteratedBody:
             [record.offset for record in records] if with_offsets else None,
         )
 
-    def take(self, _: int, __: int) -> Run | None:
+    def take(self, count: int, least: int) -> Run | None:  # noqa: ARG002 - reads at once
         """Return None: these records are read one by one."""
         return None
 

@@ -60,7 +60,7 @@ class Terminal:
         quick = {"PIP_NO_COMPILE": "1", "KS_ACTORS_WITHOUT_KERNEL": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
         self.environment: dict[str, str] = os.environ | quick | {"PATH": f"{directory / 'bin'}:{os.environ['PATH']}"}
         # Variables of the `make` that runs the tests are not for one that a reader of the pages runs.
-        for name in ("PYTHONPATH", "MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS"):
+        for name in ("PYTHONPATH", "MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "PYTHON", "VENV"):
             self.environment.pop(name, None)
         self._shell = subprocess.Popen(
             ["bash", "-e"],  # noqa: S607 - the shell of the machine
