@@ -47,10 +47,10 @@ docs: $(VENV)/.ready ## build the docs, warnings are errors
 ci: $(VENV)/.ready ## pass all that a change has to pass, as .ci/run does, in a quarter of an hour
 	scripts/in_memory $(BIN)/python scripts/run ci
 
-nightly: $(VENV)/.ready ## pass everything: all cases, Pythons and loops, sanitizers, storms and judges; commit tests/nightly.toml, which it writes
+nightly: $(VENV)/.ready ## pass everything: all cases, Pythons and loops, sanitizers, storms and judges; commit tests/nightly.toml, which it writes: [ONLY=kafka,types]
 	@# The login by Kerberos is tested where its headers are: apt-get install krb5-kdc krb5-admin-server libkrb5-dev.
 	@! command -v krb5-config >/dev/null || $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt gssapi
-	scripts/in_memory $(BIN)/python scripts/run nightly
+	scripts/in_memory $(BIN)/python scripts/run nightly --only "$(ONLY)"
 
 lint: $(VENV)/.ready ## check style and spelling
 	scripts/lint $(BIN)

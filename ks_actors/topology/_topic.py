@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from ks_actors._errors import TopologyError
 from ks_actors.processors.api import check_function, check_offset_reset, takes_headers
@@ -14,11 +14,20 @@ from ks_actors.topology._names import valid_topic
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from typing_extensions import TypeVar
+
     from ks_actors.serdes import Serde, SerdeOrType
     from ks_actors.topology._nodes import OffsetReset, Partitioner, TimestampExtractor
 
-K = TypeVar("K")
-V = TypeVar("V")
+    # The types of a serde that is not given. Defaults need Python 3.13 when the program runs.
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+
 N = TypeVar("N")
 
 
@@ -42,61 +51,6 @@ class Topic(Generic[K, V]):
     offset_reset: OffsetReset | None
     partitioner: Partitioner | None
 
-    @overload
-    def __init__(
-        self: Topic[K, V],
-        name: str,
-        key: SerdeOrType[K],
-        value: SerdeOrType[V],
-        *,
-        timestamp_extractor: TimestampExtractor | None = None,
-        offset_reset: OffsetReset | None = None,
-        partitioner: Partitioner | None = None,
-    ) -> None: ...
-    @overload
-    def __init__(
-        self: Topic[K, Any],
-        name: str,
-        key: SerdeOrType[K],
-        value: None = None,
-        *,
-        timestamp_extractor: TimestampExtractor | None = None,
-        offset_reset: OffsetReset | None = None,
-        partitioner: Partitioner | None = None,
-    ) -> None: ...
-    @overload
-    def __init__(
-        self: Topic[Any, V],
-        name: str,
-        key: None = None,
-        *,
-        value: SerdeOrType[V],
-        timestamp_extractor: TimestampExtractor | None = None,
-        offset_reset: OffsetReset | None = None,
-        partitioner: Partitioner | None = None,
-    ) -> None: ...
-    @overload
-    def __init__(
-        self: Topic[Any, V],
-        name: str,
-        key: None,
-        value: SerdeOrType[V],
-        *,
-        timestamp_extractor: TimestampExtractor | None = None,
-        offset_reset: OffsetReset | None = None,
-        partitioner: Partitioner | None = None,
-    ) -> None: ...
-    @overload
-    def __init__(
-        self: Topic[Any, Any],
-        name: str,
-        key: None = None,
-        value: None = None,
-        *,
-        timestamp_extractor: TimestampExtractor | None = None,
-        offset_reset: OffsetReset | None = None,
-        partitioner: Partitioner | None = None,
-    ) -> None: ...
     def __init__(
         self,
         name: str,

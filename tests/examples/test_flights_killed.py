@@ -43,8 +43,8 @@ def moments() -> Iterator[tuple[str, int, float]]:
         yield what, int(share * max(taken() - LEFT, taken() // 2)), source.uniform(0, 0.15)
 
 
-async def kill_at(directory: Path, moment: tuple[str, int, float], *options: str) -> None:
-    """Run the job until it has come so far as the moment tells, then kill it."""
+async def kill_at(directory: Path, moment: tuple[str, int, float], *options: str) -> bool:
+    """Run the job until it has come so far as the moment tells, then kill it; return whether it had work left."""
     what, flights, seconds = moment
 
     def there(line: str) -> bool:
@@ -52,12 +52,21 @@ async def kill_at(directory: Path, moment: tuple[str, int, float], *options: str
         return (told, what) == ("processing", "loading") or (told == what and number(count) >= flights)
 
     command = flights_job.command(directory, *options, "--limit", str(taken()), "--progress-seconds", "0.01")[1:]
-    lines = await killed(*command, when=there, seconds=seconds, env=flights_job.ENVIRONMENT)
-    line = next((line for line in lines if there(line)), lines[-1])
+    lines = await killed(*command, when=there, seconds=seconds, may_end=True, env=flights_job.ENVIRONMENT)
+    line = next(filter(there, lines), "")
     say(f"killed {seconds:.3f} s behind {line.strip()!r}, wanted {what} {flights:,}")
-    assert there(line)
     told, _, count = line.partition(": ")
-    assert (told, number(count)) != ("processing", taken()), "there was nothing left to disturb"
+    return bool(line) and (told, number(count)) != ("processing", taken())
+
+
+async def kill_at_all(directory: Path, *options: str) -> None:
+    """Kill the job at random moments, until one finds it done: on a busy machine the last kills may come too late."""
+    disturbed = 0
+    for moment in moments():
+        if not await kill_at(directory, moment, *options):
+            break
+        disturbed += 1
+    assert disturbed, "there was nothing left to disturb"
 
 
 def number(text: str) -> int:
@@ -75,8 +84,7 @@ def say(text: str) -> None:
 @pytest.mark.timeout(400)
 async def test_exactly_once_nothing_is_doubled_and_nothing_lost(tmp_path: Path) -> None:
     """Killed at random moments of loading and processing, the job ends with the tables of polars, and each count went up by one each time."""
-    for moment in moments():
-        await kill_at(tmp_path, moment)
+    await kill_at_all(tmp_path)
     say(flights_job.run(tmp_path, "--limit", str(taken())).splitlines()[-1])
     assert flights_job.plain(await flights_job.results(tmp_path)) == expected(taken())
     counts = await counts_by_carrier(tmp_path)
@@ -88,8 +96,7 @@ async def test_exactly_once_nothing_is_doubled_and_nothing_lost(tmp_path: Path) 
 @pytest.mark.timeout(400)
 async def test_at_least_once_nothing_is_lost(tmp_path: Path) -> None:
     """Killed at random moments, the job counts each flight once or more."""
-    for moment in moments():
-        await kill_at(tmp_path, moment, "--guarantee", "at_least_once")
+    await kill_at_all(tmp_path, "--guarantee", "at_least_once")
     flights_job.run(tmp_path, "--guarantee", "at_least_once", "--limit", str(taken()))
     found, wanted = flights_job.plain(await flights_job.results(tmp_path)), expected(taken())
     assert found.by_hour.keys() == wanted.by_hour.keys()

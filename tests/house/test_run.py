@@ -123,11 +123,15 @@ def test_no_folder_of_tests_is_left_out(run: Any, tier: str, tmp_path: Path) -> 
     assert all((ROOT / folder).exists() for folder in ignored)
 
 
-def test_the_last_night_is_told(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A CI run says when everything was last run, and where."""
-    record = tmp_path / "nightly.toml"
-    monkeypatch.setitem(run.last_night.__globals__, "NIGHTLY", record)
-    today = dt.date(2031, 5, 4)
-    assert "no run of `make nightly` is on record" in run.last_night(today)
-    record.write_text('date = 2031-05-01\ncommit = "abc1234"\nseed = 7\nresult = "passed"\n')
-    assert run.last_night(today) == "nightly: passed 3 days and ? commits ago, at abc1234 on 2031-05-01, seed 7"
+def test_the_last_run_of_each_nightly_job_is_told(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CI run says which jobs failed, and when the oldest was run; a job that runs alone leaves the record of the others."""
+    monkeypatch.setitem(run.note_night.__globals__, "NIGHTLY", tmp_path / "nightly.toml")
+    monkeypatch.setitem(run.note_night.__globals__, "git", lambda *words: "abc1234" if "--short" in words else "5")
+    today = dt.date(2031, 5, 1)
+    assert "no run of `make nightly` is on record" in run.last_nights(today)
+    oldest = f"the oldest run was 3 days and 5 commits ago, at abc1234 on {today}"
+    run.note_night({"gone": True}, 6, today, whole=True)
+    run.note_night({"Kafka 4.0.0": False, "lint": True}, 7, today, whole=True)
+    assert run.last_nights(today + dt.timedelta(3)) == f"nightly: FAILED: Kafka 4.0.0 at abc1234; {oldest}"
+    run.note_night({"Kafka 4.0.0": True}, 8, today, whole=False)
+    assert run.last_nights(today + dt.timedelta(3)) == f"nightly: all 2 jobs passed; {oldest}"

@@ -53,7 +53,7 @@ def of_types(builder: StreamsBuilder) -> None:
     parsed.map_values(wants_int)  # error: arg-type
     counts = parsed.group_by(customer).count(Materialized("counts", str, str))  # error: arg-type
     counts.to_stream().to(ORDERS)  # error: arg-type
-    Topic("wrong", "str", int)  # error: call-overload
+    Topic("wrong", "str", int)  # error: arg-type
     Consumed(serdes.json)  # error: arg-type
 
 

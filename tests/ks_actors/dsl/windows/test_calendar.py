@@ -175,7 +175,7 @@ def test_a_day_that_a_zone_has_skipped_is_empty() -> None:
 def test_the_calendar_goes_on_behind_the_year_9999(of: CalendarWindows, timestamp: int, cycles: int) -> None:
     """It repeats after 400 years: a record with a wild timestamp has a window, too."""
     shift = cycles * 146_097 * 24 * HOUR
-    late = timestamp + 80 * 365 * 24 * HOUR  # zones follow one rule by then
+    late = timestamp + 120 * 365 * 24 * HOUR  # zones follow one rule by then: Morocco lists its Ramadans until 2087
     (window,) = of.windows_for(late)
     assert of.windows_for(late + shift) == ((window.start + shift, window.end + shift),)
 

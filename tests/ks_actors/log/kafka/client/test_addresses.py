@@ -6,20 +6,24 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
-from ks_actors._errors import LogTimeout, NotAuthorized
+from ks_actors._errors import NotAuthorized
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.client._addresses import connect_to_any
 from ks_actors.log.kafka.client._client import KafkaClient
 from tests.kafka.broker import PASSWORD, USER, Broker, free_ports
+from tests.kafka.helpers import start_in_vain, started_with
 from tests.ks_actors.log.kafka.client.certificates import pass_on
 from tests.waiting import PATIENCE_S, soon, until
 
 NAME = "kafka.example"
 DEAD, REFUSING, LIVING = "127.0.0.2", "127.0.0.3", "127.0.0.1"
+# Of starts that fail: behind the timeout of a connection.
+DEADLINES_MS = (1_000, 8_000, 60_000)
 
 
 @pytest.fixture
@@ -90,16 +94,10 @@ async def test_tls_checks_the_name_whichever_address_answers(secure_broker: Brok
 async def test_the_error_names_the_addresses_that_were_tried(swallowing: Swallowing, addresses: list[str]) -> None:
     """Each address is in the error, with what it answered."""
     addresses += [DEAD, REFUSING]
-    options = KafkaOptions(connect_timeout_ms=600, api_timeout_ms=1_000)
-    log = KafkaLog(f"{NAME}:{swallowing.port}", options=options)
-    with pytest.raises(LogTimeout, match=rf"within 600 ms; its addresses: {DEAD} \(no answer\), {REFUSING} \(.*\)"):
-        await log.start()
-    await log.close()
+    start = partial(started_with, f"{NAME}:{swallowing.port}", KafkaOptions(connect_timeout_ms=600))
+    await start_in_vain(start, rf"within 600 ms; its addresses: {DEAD} \(no answer\), {REFUSING} \(.*\)", DEADLINES_MS)
     addresses[:] = ["127.0.0.4", REFUSING]
-    log = KafkaLog(f"{NAME}:{swallowing.port}", options=options)
-    with pytest.raises(LogTimeout, match=rf"none of its addresses answers: 127.0.0.4 \(.*\), {REFUSING} \(.*\)"):
-        await log.start()
-    await log.close()
+    await start_in_vain(start, rf"none of its addresses answers: 127.0.0.4 \(.*\), {REFUSING} \(.*\)", DEADLINES_MS)
 
 
 @pytest.fixture
@@ -192,12 +190,9 @@ async def test_a_server_that_comes_back_is_found_while_another_one_is_silent(kaf
 async def test_the_error_of_a_start_names_all_servers(mute: socket.socket) -> None:
     """Each server is in the error, with what it answered or did not."""
     (port,) = free_ports(1)
-    options = KafkaOptions(connect_timeout_ms=600_000, api_timeout_ms=1_500)
-    log = KafkaLog(f"127.0.0.1:{port_of(mute)},127.0.0.1:{port}", options=options)
+    start = partial(started_with, f"127.0.0.1:{port_of(mute)},127.0.0.1:{port}", PATIENT)
     expected = rf":{port} cannot be reached: TCP connect failed: .*; bootstrap server at 127.0.0.1:{port_of(mute)} has not accepted a connection yet"
-    with pytest.raises(LogTimeout, match=expected):
-        await log.start()
-    await log.close()
+    await start_in_vain(start, expected, DEADLINES_MS)
 
 
 async def connect(port: int, tried: dict[str, str]) -> None:

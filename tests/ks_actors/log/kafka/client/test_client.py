@@ -31,7 +31,7 @@ from ks_actors.log.kafka.wire import MetadataRequest
 from ks_actors.log.kafka.wire._error_codes import error_of, name_of
 from ks_actors.log.kafka.wire._requests import Pinned, init_producer_id
 from tests.kafka.broker import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER, Broker, free_ports
-from tests.kafka.helpers import connect
+from tests.kafka.helpers import connect, start_in_vain, started_with
 from tests.kafka.tampering import Tampering
 from tests.ks_actors.log.helpers import UNCOMMITTED, group_name, new_topic, values_of, write
 from tests.ks_actors.log.kafka.client.certificates import Authority
@@ -42,22 +42,6 @@ QUICK = KafkaOptions(api_timeout_ms=500, connect_timeout_ms=200, request_timeout
 
 def plain_client(broker: Broker, options: KafkaOptions | None = None) -> KafkaClient:
     return KafkaClient(broker.bootstrap, options or KafkaOptions(), client_id="test")
-
-
-def started_with(servers: str, options: KafkaOptions, api_timeout_ms: int) -> KafkaLog:
-    return KafkaLog(servers, options=replace(options, api_timeout_ms=api_timeout_ms))
-
-
-async def start_in_vain(make: Callable[[int], KafkaLog | KafkaClient], said: str) -> None:
-    """Start clients with a deadline (ms) until one has this error: on a slow machine no attempt may end before a short one."""
-    for api_timeout_ms in (500, 4_000, 30_000):
-        client = make(api_timeout_ms)
-        with pytest.raises(LogTimeout) as caught:
-            await client.start()
-        await client.close()
-        if re.search(said, str(caught.value)):
-            return
-    pytest.fail(str(caught.value))
 
 
 async def test_a_cluster_that_is_not_there_is_waited_for_until_the_deadline() -> None:
