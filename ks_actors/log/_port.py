@@ -250,7 +250,7 @@ class TellsOutages(Protocol):
     """
 
     def outages(self) -> Sequence[Outage]:
-        """Return the current outages, the longest first; nothing when all brokers answer."""
+        """Return the current outages, the longest first; nothing when all brokers serve."""
         ...
 
 

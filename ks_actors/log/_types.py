@@ -30,13 +30,20 @@ class TransactionScope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outage(NamedTuple):
-    """A broker that does not answer.
+    """A broker that does not answer, or answers fetches with errors only (`refused`).
 
-    `seconds` is the length of the outage; `reason` names the broker and the failure.
+    `seconds` is the length of the outage; `reason` names the broker, or the partition, and the
+    failure.
     """
 
     seconds: float
     reason: str
+    refused: bool = False
+
+    def __str__(self) -> str:
+        """Return the outage in a sentence."""
+        failed = "refused fetches" if self.refused else "not answered"
+        return f"the log has {failed} for {self.seconds:.0f} s: {self.reason}"
 
 
 class IsolationLevel(Enum):

@@ -42,7 +42,7 @@ _GAUGES: Final = {
     "snapshot-latency": "Time in ms that the last snapshot took",
     "longest-wait-ms": "The longest time in ms that records of a partition have waited",
     "stalled-partitions": "Partitions whose records have waited for stall_warning_ms or longer",
-    "log-unreachable-ms": "The longest time in ms that a broker has not answered; 0 when all do",
+    "log-unreachable-ms": "Longest time in ms without an answer, or with fetches refused; else 0",
     "alive-workers": "Workers that run or take part in a rebalance",
     "active-tasks": "Active tasks here",
     "standby-tasks": "Standbys here",

@@ -273,11 +273,10 @@ class HealthCheck:
 
 
 def outage_problems(log: object, bound_ms: int) -> Iterator[HealthProblem]:
-    """Return a problem for each broker that has not answered for `bound_ms`."""
+    """Return a problem for each outage that has lasted for `bound_ms`."""
     for outage in log.outages() if isinstance(log, TellsOutages) else ():
         if (away := int(outage.seconds * 1000)) >= bound_ms:
-            text = f"the log has not answered for {away / 1000:.0f} s: {outage.reason}"
-            yield HealthProblem(reason=HealthReason.LOG, text=text, waited_ms=away)
+            yield HealthProblem(reason=HealthReason.LOG, text=str(outage), waited_ms=away)
 
 
 def ended_problem(state: InstanceState, error: Exception | None) -> HealthProblem:

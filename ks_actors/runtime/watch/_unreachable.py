@@ -16,15 +16,11 @@ def longest_outage_ms(log: object) -> int:
 
 
 def outages_text(log: object) -> str:
-    """Return the text about brokers that do not answer: since when, and the reason.
+    """Return the text about brokers that do not answer, or refuse fetches: since when, and why.
 
-    Empty when all brokers in use answer.
+    Empty when all brokers in use serve.
     """
-    outages = log.outages() if isinstance(log, TellsOutages) else ()
-    return "; ".join(
-        f"the log has not answered for {outage.seconds:.0f} s: {outage.reason}"
-        for outage in outages
-    )
+    return "; ".join(map(str, log.outages() if isinstance(log, TellsOutages) else ()))
 
 
 def wait_of_instance(log: object, wall_time_ms: int) -> Wait:

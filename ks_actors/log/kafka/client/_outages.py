@@ -1,4 +1,4 @@
-"""Log brokers that do not answer: at once, and repeatedly until they answer."""
+"""Log brokers that do not answer: at once, and repeatedly until they answer; note refusals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ _RETRY_S: Final = 2.0
 # That time is also at least this many times the longest pause between two attempts.
 _PAUSES: Final = 2
 # Seconds of refusals of one request before the first warning.
-_REFUSED_S: Final = 5.0
+_TELL_REFUSED_S: Final = 5.0
+# Seconds for which fetches may be refused before that is an outage: leaders move in less.
+_REFUSED_S: Final = 1.0
 
 
 class Line(NamedTuple):
@@ -83,7 +85,7 @@ class Outages:
     So all clients together log an outage once: WARNING at the first failure, after 1 s, after 5 s,
     then every 10 s; INFO when the broker answers, or is no longer asked while other brokers answer.
     Any thread may use it. `clock` is in seconds, `pause_ms` is the longest pause between two
-    attempts.
+    attempts. Refused fetches are outages, too, which their callers report.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic, *, pause_ms: int = 0) -> None:
@@ -93,6 +95,8 @@ class Outages:
         self._lock = Lock()
         self._away: dict[str, _Away] = {}
         self._last_warned: dict[str, float] = {}
+        # Partitions, or brokers, whose fetches are answered with errors.
+        self._refused: dict[object, _Failure] = {}
         self._clients = WeakSet[Asks]()
 
     def track(self, client: Asks) -> None:
@@ -129,6 +133,23 @@ class Outages:
             reason,
             f", for {seconds:.0f} s so far" if seconds >= 1 else "",
         )
+
+    def refused(self, what: object, reason: str) -> None:
+        """Note that fetches of `what`, a partition or a broker, are refused, and the reason.
+
+        The outage ends when they are served, or not attempted for 2 s; longer if pauses between
+        attempts are long.
+        """
+        now = self.clock()
+        with self._lock:
+            known = self._refused.get(what)
+            since = now if known is None or self._is_over(known, now) else known.since
+            self._refused[what] = _Failure(since, now, reason)
+
+    def served(self, what: object) -> None:
+        """Note that refused fetches of a partition or a broker are served."""
+        with self._lock:
+            self._refused.pop(what, None)
 
     def answered(self, line: Line) -> None:
         """Note that a broker answers on a line. This costs nothing as long as all brokers answer.
@@ -171,7 +192,10 @@ class Outages:
                     del self._away[where]
 
     def now(self) -> list[Outage]:
-        """Return the current outages, the longest first."""
+        """Return the current outages, the longest first.
+
+        Refused fetches of many partitions are one outage; those of less than 1 s are ordinary.
+        """
         now = self.clock()
         with self._lock:
             self._forget_old(now)
@@ -179,15 +203,30 @@ class Outages:
                 Outage(now - away.since, max(away.lines.values(), key=_seen).reason)
                 for away in self._away.values()
             ]
+            refused = [
+                (known.since, known.reason)
+                for known in self._refused.values()
+                if known.seen - known.since >= _REFUSED_S
+            ]
+        if refused:
+            since, reason = min(refused)
+            others = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+            found.append(Outage(now - since, f"{reason}{others}", refused=True))
         return sorted(found, reverse=True)
 
     def _forget_old(self, now: float) -> None:
+        for what, refused in tuple(self._refused.items()):
+            if self._is_over(refused, now):
+                del self._refused[what]
         for where, away in tuple(self._away.items()):
             for line, known in tuple(away.lines.items()):
                 if now - known.seen > self._forget and not self._asked(line):
                     del away.lines[line]
             if not away.lines:
                 del self._away[where]
+
+    def _is_over(self, refused: _Failure, now: float) -> bool:
+        return now - refused.seen > self._retry
 
     def _asked(self, line: Line) -> bool:
         return any(client.asks(line) for client in self._clients)
@@ -211,7 +250,7 @@ class Refusals:
     def note(self, error: LogError, now: float) -> None:
         """Note one more refusal at `now`, in seconds."""
         if self._since is None:
-            self._since, self._due = now, now + _REFUSED_S
+            self._since, self._due = now, now + _TELL_REFUSED_S
         elif now >= self._due:
             self._due = now + _TELL_EACH
             _log.warning(

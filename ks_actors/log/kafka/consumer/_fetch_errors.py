@@ -92,9 +92,9 @@ class FetchErrors:
                     source.partition,
                     name_of(code),
                 )
-            self._hold(source)
+            self._hold(source, code=code)
         elif code in RETRIABLE:
-            self._hold(source)
+            self._hold(source, code=code)
             if code in STALE_METADATA:
                 self.refresh()
         else:
@@ -120,8 +120,13 @@ class FetchErrors:
         source.look()
         self._owner.begin(self._find_range(source, source.era, diverges_at))
 
-    def _hold(self, source: PartitionReader, *, away: bool = False) -> None:
+    def _hold(self, source: PartitionReader, *, code: int = 0, away: bool = False) -> None:
+        if code:
+            self._refuse(source, f"Kafka answered {name_of(code)} for {source.partition}")
         source.rest(self._client.options, away=away)
+
+    def _refuse(self, source: PartitionReader, reason: str) -> None:
+        self._client.outages.refused(source.partition, reason)
 
     def _wait_for_leader(self, source: PartitionReader) -> None:
         """Wait for a partition without a leader, or fail if it does not exist.
@@ -132,6 +137,7 @@ class FetchErrors:
             source.unknown_since = asyncio.get_running_loop().time()
         reason = self._client.why_no_leader(source.partition, since=source.unknown_since)
         if isinstance(reason, Unavailable):
+            self._refuse(source, str(reason))
             self._hold(source)
         else:
             source.unknown_since = None

@@ -313,7 +313,11 @@ class FetchLoop:
         self._rest(broker, away=error.away)
         self._errors.refresh()
 
-    def _rest(self, broker: FetchBroker, *, away: bool = False) -> None:
+    def _rest(self, broker: FetchBroker, *, away: bool = False, refused: int = 0) -> None:
+        if refused:
+            self._client.outages.refused(
+                broker.node, f"broker {broker.node} answered {name_of(refused)}"
+            )
         broker.not_before = asyncio.get_running_loop().time() + broker.backoff.pause_s(
             self._client.options, away=away
         )
@@ -327,6 +331,7 @@ class FetchLoop:
         if broker.backoff:
             _log.info("%s: broker %s answers again", self._client_id, broker.node)
             broker.backoff.end()
+            self._client.outages.served(broker.node)
         size = found = 0
         for topic, partitions in response.topics:
             for number, code, high, stable, _, aborted, _, diverging, raw in partitions:
@@ -340,6 +345,8 @@ class FetchLoop:
                 if diverging is not None:
                     self._errors.diverged(source, *diverging)
                     continue
+                if source.backoff:
+                    self._client.outages.served(source.partition)
                 source.answered()
                 if raw:
                     found += 1
@@ -370,14 +377,14 @@ class FetchLoop:
                     broker.node,
                     name_of(code),
                 )
-            self._rest(broker)
+            self._rest(broker, refused=code)
         elif code not in RETRIABLE:
             for source in self._asked(line):
                 source.fail(error_of(code, f"fetching {source.partition} failed"))
         elif line.session.full or code not in {NOT_FOUND, INVALID_EPOCH}:
             # A lost session is normal and is renewed at once. But a full request requires no
             # session: if it is refused, do not repeat it in a tight loop.
-            self._rest(broker)
+            self._rest(broker, refused=code)
         # The broker may have dropped the session, after a restart or to make room for others.
         line.session.lose()
 

@@ -13,6 +13,7 @@ import pytest
 from ks_actors import App, InstanceState, LogTimeout, StreamsBuilder, StreamsConfig, WaitReason, serdes
 from ks_actors.dsl import Consumed, Grouped, Produced
 from ks_actors.log import Outgoing, TopicPartition
+from ks_actors.log._types import Outage
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.client._connections import Unavailable
 from ks_actors.log.kafka.client._outages import Line, Outages, Refusals
@@ -66,9 +67,9 @@ def test_an_outage_is_told_at_once_and_ever_again_until_it_ends(caplog: pytest.L
     assert told == [0.0, 1.0, 5.0, 15.0, 25.0, 35.0]
     assert lines(caplog)[0] == f"{REASON}; the client retries until it answers"
     assert lines(caplog)[3] == f"{REASON}; the client retries until it answers, for 15 s so far"
-    assert outages.now() == [(36.0, REASON)]
+    assert outages.now() == [Outage(36.0, REASON)]
     outages.answered(Line(WHERE, ME, "main"))
-    assert outages.now() == [(36.0, REASON)]
+    assert outages.now() == [Outage(36.0, REASON)]
     outages.answered(Line(WHERE, ME, "produce"))
     assert outages.now() == []
     assert lines(caplog, logging.INFO) == [f"{WHERE} answers again, after 36.0 s"]
@@ -84,6 +85,35 @@ def test_a_broker_that_comes_and_goes_does_not_flood_the_log(caplog: pytest.LogC
         outages.failed(Line(WHERE, ME, "main"), REASON)
         outages.answered(Line(WHERE, ME, "main"))
     assert len(lines(caplog)) == len(lines(caplog, logging.INFO)) == 4
+
+
+def test_refusals_in_a_row_are_one_outage() -> None:
+    """From 1 s on, until none has come for 2 s, or one is served; the partition that has been refused for the longest time stands for all."""
+    clock = Clock()
+    outages = Outages(clock)
+    seen: list[Outage] = []
+    for second in range(4):
+        for what in ("a-0", "a-1")[: 1 + second // 2]:
+            outages.refused(what, f"{what} has no leader")
+        seen += outages.now()
+        clock.now += 1
+    assert seen == [
+        Outage(1.0, "a-0 has no leader", refused=True),
+        Outage(2.0, "a-0 has no leader", refused=True),
+        Outage(3.0, "a-0 has no leader (and 1 more)", refused=True),
+    ]
+    assert str(seen[2]) == "the log has refused fetches for 3 s: a-0 has no leader (and 1 more)"
+    clock.now += 2
+    assert outages.now() == []
+    for _ in range(3):
+        outages.refused("a-0", "a-0 has no leader")
+        outages.refused("a-1", "a-1 has no leader")
+        assert outages.now() == []
+        outages.served("a-0")
+        clock.now += 1
+        outages.refused("a-1", "a-1 has no leader")
+        assert outages.now() == [Outage(1.0, "a-1 has no leader", refused=True)]
+        outages.served("a-1")
 
 
 async def test_a_broker_that_nobody_asks_any_more_is_forgotten() -> None:

@@ -17,6 +17,7 @@ from ks_actors.log import TopicPartition
 from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka.client import LeaderEpochs
 from ks_actors.log.kafka.client._client import KafkaClient
+from ks_actors.log.kafka.client._outages import Outages
 from ks_actors.log.kafka.consumer._fetcher import KafkaFetcher
 from ks_actors.log.kafka.wire._fetch_request import FetchResponse
 from tests.ks_actors.log.kafka.consumer.fetch_schemas import FetchRequestV12, FetchResponseV12, topics_of
@@ -58,6 +59,7 @@ class ScriptedBroker:
     def __init__(self, options: KafkaOptions | None = None, *, slots: int = 10, node: int = 1) -> None:
         self.options = options or KafkaOptions()
         self.epochs = LeaderEpochs()
+        self.outages = Outages()
         self.seen: list[Seen] = []
         self.answered: list[list[TopicPartition]] = []
         self.faults: list[Exception | int] = []

@@ -297,3 +297,61 @@ def test_two_answers_far_apart_do_not_tell_that_a_topic_is_missing() -> None:
         assert 1.0 <= run.now() - began < 3.0
 
     simulated_run(test)
+
+
+@pytest.mark.parametrize(
+    ("request_name", "code", "reason"),
+    [
+        ("Fetch", -1, "broker 1 answered UNKNOWN_SERVER_ERROR"),
+        ("Fetch", 70, "broker 1 answered FETCH_SESSION_ID_NOT_FOUND"),
+        ("Fetch partition", -1, "Kafka answered UNKNOWN_SERVER_ERROR for a-0"),
+        ("Fetch partition", 6, "Kafka answered NOT_LEADER_OR_FOLLOWER for a-0"),
+        ("Fetch partition", 56, "Kafka answered KAFKA_STORAGE_ERROR for a-0"),
+    ],
+)
+def test_a_broker_that_refuses_fetches_is_an_outage(request_name: str, code: int, reason: str) -> None:
+    """It answers, but the app cannot go on: the outage has the error, and ends when fetches are served."""
+
+    async def test(run: Run) -> None:
+        run.fetcher.assign({FIRST: 0})
+        codes = run.cluster.codes[request_name]
+        codes.append(code)
+        run.write(FIRST)
+        await run.fetch(1.0)
+        assert not codes
+        assert not run.log.outages()
+        codes += [code] * 1_000
+        await run.fetch(15.0)
+        (outage,) = run.log.outages()
+        assert (outage.reason, outage.refused) == (reason, True)
+        assert outage.seconds > 13
+        codes.clear()
+        run.write(FIRST)
+        await run.until_read(LATE_S, FIRST)
+        assert not run.log.outages()
+
+    simulated_run(test)
+
+
+def test_a_partition_without_a_leader_is_an_outage() -> None:
+    """The other brokers answer all the time."""
+
+    async def test(run: Run) -> None:
+        run.cluster.make("alone", 1, 1)
+        run.cluster.settle()
+        alone = TopicPartition("alone", 0)
+        partition = run.cluster.partition(alone)
+        assert partition is not None
+        run.read[alone] = []
+        run.fetcher.assign({alone: 0, FIRST: 0})
+        await run.fetch(1.0)
+        broker = run.cluster.brokers[partition.leader]
+        broker.kill()
+        await run.fetch(30.0)
+        (outage,) = [each for each in run.log.outages() if each.refused]
+        assert outage.reason == "alone-0 has no leader at this time"
+        broker.start()
+        await run.fetch(5.0)
+        assert not run.log.outages()
+
+    simulated_run(test, brokers=3)
