@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from playwright.async_api import TimeoutError as PlaywrightTimeout
 from playwright.async_api import async_playwright
 
 from tests.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
-    from playwright.async_api import Dialog, Page
+    from playwright.async_api import Browser, Dialog, Page, Playwright
 
 # Those of Playwright's own start that a headless page notices. As root there is no sandbox; the pages are our own.
 _FLAGS = (
@@ -30,6 +31,7 @@ _FLAGS = (
     "--disable-ipc-flooding-protection", "--disable-back-forward-cache", "--force-color-profile=srgb", "--hide-scrollbars", "--mute-audio",
 )  # fmt: skip
 _END_S = 10
+_CONNECT_MS = 60_000
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -102,9 +104,7 @@ def _shared(path: str) -> tuple[subprocess.Popen[bytes], Path]:
     return process, directory
 
 
-@asynccontextmanager
-async def browsing(url: str, **options: Any) -> AsyncIterator[Seen]:
-    """Open a page; at the end its console must have no error. `options` are those of a browser context."""
+async def _connect(playwright: Playwright) -> Browser:
     process, directory = _shared(require_browser())
     if process.poll() is not None:
         # A test has ended it: that is no fault of the next ones.
@@ -113,8 +113,20 @@ async def browsing(url: str, **options: Any) -> AsyncIterator[Seen]:
     place = directory / "DevToolsActivePort"
     await until(lambda: place.exists() and len(place.read_text().splitlines()) == 2, "the browser listens")
     port, address = place.read_text().splitlines()
+    return await playwright.chromium.connect_over_cdp(f"ws://127.0.0.1:{port}{address}", timeout=_CONNECT_MS)
+
+
+@asynccontextmanager
+async def browsing(url: str, **options: Any) -> AsyncIterator[Seen]:
+    """Open a page; at the end its console must have no error. `options` are those of a browser context."""
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.connect_over_cdp(f"ws://127.0.0.1:{port}{address}")
+        try:
+            browser = await _connect(playwright)
+        except PlaywrightTimeout:
+            # It took the connection and hung: that is no fault of the page.
+            os.killpg(_shared(require_browser())[0].pid, signal.SIGKILL)
+            _shared(require_browser())[0].wait()
+            browser = await _connect(playwright)
         context = await browser.new_context(**options)
         try:
             seen = Seen(await context.new_page())
