@@ -8,7 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Annotated, Any, Generic, NamedTuple, TypedDict, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 import pytest
@@ -19,6 +19,12 @@ from ks_actors import SerializationError, TopologyError, serdes
 from ks_actors.dsl import Consumed
 from ks_actors.serdes import reads
 from ks_actors.serdes._structured import is_immutable
+
+if sys.version_info >= (3, 12):
+    from typing import TypedDict
+else:
+    # Pydantic refuses the other one there.
+    from typing_extensions import TypedDict
 
 T = TypeVar("T")
 
