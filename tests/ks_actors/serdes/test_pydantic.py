@@ -23,7 +23,7 @@ from ks_actors.serdes._structured import is_immutable
 if sys.version_info >= (3, 12):
     from typing import TypedDict
 else:
-    # Pydantic refuses the other one there.
+    # Pydantic refuses typing.TypedDict on these versions.
     from typing_extensions import TypedDict
 
 T = TypeVar("T")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import logging
 import os
 import shutil
 import signal
@@ -30,6 +31,7 @@ _FLAGS = (
     "--use-mock-keychain", "--disable-background-timer-throttling", "--disable-backgrounding-occluded-windows", "--disable-renderer-backgrounding",
     "--disable-ipc-flooding-protection", "--disable-back-forward-cache", "--force-color-profile=srgb", "--hide-scrollbars", "--mute-audio",
 )  # fmt: skip
+_log = logging.getLogger(__name__)
 _END_S = 10
 _CONNECT_MS = 60_000
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -124,8 +126,10 @@ async def browsing(url: str, **options: Any) -> AsyncIterator[Seen]:
             browser = await _connect(playwright)
         except PlaywrightTimeout:
             # It took the connection and hung: that is no fault of the page.
-            os.killpg(_shared(require_browser())[0].pid, signal.SIGKILL)
-            _shared(require_browser())[0].wait()
+            hung, _ = _shared(require_browser())
+            _log.warning("the browser (process %d) did not answer within %d ms: another one is started", hung.pid, _CONNECT_MS)
+            os.killpg(hung.pid, signal.SIGKILL)
+            hung.wait()
             browser = await _connect(playwright)
         context = await browser.new_context(**options)
         try:
